@@ -1,0 +1,116 @@
+"""The catalog as an in-memory value that calculations read.
+
+The service fills one from the database; the library fills one from the shipped tables with
+:func:`planner.catalog.shipped.shipped_catalog`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from planner.engine import IDEAL, EngineProfile
+from planner.errors import NotInCatalog
+from planner.hardware import Gpu
+from planner.llm import Llm
+from planner.requests import Pricing
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One price row: what a provider asks for one GPU-hour, when, under which commitment."""
+
+    id: str
+    gpu: str
+    provider: str
+    region: str
+    commitment: str
+    usd_per_gpu_hour: Decimal
+    as_of: str
+    source: str
+    instance: str = ""
+    notes: str = ""
+
+
+@dataclass(slots=True)
+class Catalog:
+    """GPUs, models, prices and engine profiles by name."""
+
+    gpus: dict[str, Gpu] = field(default_factory=dict)
+    llms: dict[str, Llm] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Hugging Face ids and other names, lower case, to slugs."""
+    prices: list[Price] = field(default_factory=list)
+    engines: dict[str, EngineProfile] = field(default_factory=lambda: {"ideal": IDEAL})
+    as_of: str = ""
+    """Date of the newest row, for the report."""
+
+    def gpu(self, slug: str, pointer: str = "/gpu") -> Gpu:
+        """A GPU by slug.
+
+        Raises
+        ------
+        NotInCatalog
+        """
+        if slug not in self.gpus:
+            raise NotInCatalog(_unknown("GPU", slug, self.gpus), pointer)
+        return self.gpus[slug]
+
+    def llm(self, name: str, pointer: str = "/model") -> Llm:
+        """A model by slug, Hugging Face id or alias (case does not matter).
+
+        Raises
+        ------
+        NotInCatalog
+        """
+        slug = name if name in self.llms else self.aliases.get(name.lower(), name.lower())
+        if slug not in self.llms:
+            raise NotInCatalog(_unknown("model", name, self.llms), pointer)
+        return self.llms[slug]
+
+    def engine(self, name: str, gpu: Gpu, precision: str, pointer: str = "/engine"
+               ) -> EngineProfile:
+        """The best profile of an engine for a GPU and weight precision, or the one of that slug.
+
+        The closest match wins: this GPU before its architecture before any, this precision
+        before any.
+
+        Raises
+        ------
+        NotInCatalog
+        """
+        if name in self.engines:
+            return self.engines[name]
+        scored = [(s, p.slug, p) for p in self.engines.values()
+                  if p.engine == name and (s := _match(p, gpu, precision)) is not None]
+        if not scored:
+            names = {p.engine: None for p in self.engines.values()}
+            raise NotInCatalog(_unknown("engine", name, names), pointer)
+        return max(scored, key=lambda row: (row[0], row[1]))[2]
+
+    def price(self, gpu: str, pricing: Pricing) -> Price | None:
+        """The cheapest row that fits the wish, or None; an override wins over every row."""
+        if gpu in pricing.usd_per_gpu_hour:
+            usd = Decimal(str(pricing.usd_per_gpu_hour[gpu]))
+            return Price("override", gpu, "request", "", pricing.commitment, usd, "", "request")
+        rows = [p for p in self.prices if p.gpu == gpu and p.commitment == pricing.commitment
+                and (pricing.provider is None or p.provider.lower() == pricing.provider.lower())
+                and (pricing.region is None or p.region.lower() == pricing.region.lower())]
+        return min(rows, key=lambda p: (p.usd_per_gpu_hour, p.provider, p.id), default=None)
+
+
+def _match(profile: EngineProfile, gpu: Gpu, precision: str) -> int | None:
+    """How closely a profile fits, None when it does not."""
+    gpu_score = {gpu.slug: 4, gpu.architecture.lower(): 2, "*": 0}.get(profile.gpu)
+    precision_score = {precision: 1, "*": 0}.get(profile.precision)
+    if gpu_score is None or precision_score is None:
+        return None
+    return gpu_score + precision_score
+
+
+def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    return f"unknown {kind} {name!r}{hint}"

@@ -1,0 +1,102 @@
+"""Engine profiles: how far a serving engine gets on a GPU, and what memory it keeps.
+
+A profile is data (a catalog row), never code. ``ideal`` has every factor 1 and no overhead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile:
+    """Efficiency factors and overheads of one engine on one kind of GPU at one precision.
+
+    Attributes
+    ----------
+    slug, engine, version : str
+    gpu : str
+        Slug of a GPU, name of a family (``hopper``), or ``*``.
+    precision : str
+        Weight precision it holds for, or ``*``.
+    mfu : float
+        Share of the dense peak that large GEMMs reach, 0 to 1.
+    half_tokens : float
+        [token] at which a GEMM reaches half of ``mfu`` (tiles fill with the batch).
+    tile_tokens : int
+        [token] GEMM rows are rounded up to this (Sarathi-Serve p. 9); 1 = no rounding.
+    mbu : float
+        Share of the memory bandwidth that weight reads reach.
+    attention_mfu, attention_mbu : float
+        The same for attention scores and for cache reads.
+    link_efficiency : float
+        Share of the link bandwidth that collectives reach.
+    collective_latency_s : float
+        [s] per collective.
+    layer_s, moe_layer_s : float
+        [s] per dense and per MoE layer and step (launches, small kernels).
+    step_s : float
+        [s] per step (scheduler, sampling).
+    request_s : float
+        [s] per request before its first token (tokenizer, HTTP).
+    expert_imbalance : float
+        Load of the fullest expert rank over the mean, at least 1.
+    memory_utilization : float
+        Share of the physical memory the engine may use.
+    activation_base_bytes, activation_vocab_bytes, activation_moe_bytes : float
+        [B] peak activation: base + per vocabulary entry (at ``default_max_sequences``) + MoE.
+    activation_token_bytes : float
+        [B] per batched token and hidden element.
+    runtime_bytes, runtime_tp_bytes : float
+        [B] outside the allocator on one GPU, and with tensor parallelism.
+    graph_bytes : float
+        [B] of captured graphs that count against the budget.
+    block_tokens : int
+        [token] per KV block.
+    default_max_sequences, default_max_batched_tokens : int
+    obtained : str
+        ``measured``, ``fitted`` or ``assumed``.
+    tpot_error, ttft_error : float or None
+        Median relative error against measurements, where known.
+    source, as_of : str
+    """
+
+    slug: str
+    engine: str
+    version: str = ""
+    gpu: str = "*"
+    precision: str = "*"
+    mfu: float = 1.0
+    half_tokens: float = 0.0
+    tile_tokens: int = 1
+    mbu: float = 1.0
+    attention_mfu: float = 1.0
+    attention_mbu: float = 1.0
+    link_efficiency: float = 1.0
+    collective_latency_s: float = 0.0
+    layer_s: float = 0.0
+    moe_layer_s: float = 0.0
+    step_s: float = 0.0
+    request_s: float = 0.0
+    expert_imbalance: float = 1.0
+    memory_utilization: float = 0.9
+    activation_base_bytes: float = 0.0
+    activation_vocab_bytes: float = 0.0
+    activation_moe_bytes: float = 0.0
+    activation_token_bytes: float = 0.0
+    runtime_bytes: float = 0.0
+    runtime_tp_bytes: float = 0.0
+    graph_bytes: float = 0.0
+    block_tokens: int = 1
+    default_max_sequences: int = 256
+    default_max_batched_tokens: int = 8192
+    obtained: str = "assumed"
+    tpot_error: float | None = None
+    ttft_error: float | None = None
+    source: str = ""
+    as_of: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+IDEAL = EngineProfile(slug="ideal", engine="ideal", obtained="assumed",
+                      source="100 % of the roofline; a physical floor, not a prediction")

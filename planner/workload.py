@@ -1,0 +1,200 @@
+"""What is asked of the fleet: lengths, rate, burstiness, latency targets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InvalidValue
+
+_NORMAL = NormalDist()
+Z95 = _NORMAL.inv_cdf(0.95)
+MAX_P95_OVER_MEAN = math.exp(Z95**2 / 2)
+"""No log-normal has a 95th percentile above 3.87 times its mean."""
+_EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
+                         np.array([0.995, 0.999, 1.0])])
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """A distribution of token counts as points with weights.
+
+    A constant has one point; a log-normal is cut into bins, each at its conditional mean; an
+    empirical one is the list given.
+
+    Attributes
+    ----------
+    tokens : ndarray, shape (k,)
+        [token] ascending.
+    weights : ndarray, shape (k,)
+        Shares that sum to 1.
+    kind : str
+        ``constant``, ``lognormal`` or ``empirical``.
+    """
+
+    tokens: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    kind: str = "constant"
+
+    def moment(self, order: int) -> float:
+        """Raw moment E[X^order] [token^order]."""
+        return float(np.dot(self.weights, self.tokens**order))
+
+    @property
+    def mean(self) -> float:
+        """E[X] [token]."""
+        return self.moment(1)
+
+    @property
+    def max(self) -> float:
+        """Largest point [token]."""
+        return float(self.tokens[-1])
+
+    def quantile(self, share: float) -> float:
+        """Smallest point [token] whose cumulated weight reaches ``share``."""
+        index = int(np.searchsorted(np.cumsum(self.weights), share - 1e-12))
+        return float(self.tokens[min(index, len(self.tokens) - 1)])
+
+    def scaled(self, factor: float) -> Lengths:
+        """The same shape with every length multiplied by ``factor`` (not below one token)."""
+        return Lengths(np.maximum(self.tokens * factor, 1.0), self.weights, self.kind)
+
+
+def constant(tokens: float) -> Lengths:
+    """Every request has the same length [token]."""
+    return Lengths(np.array([float(tokens)]), np.array([1.0]), "constant")
+
+
+def empirical(tokens: NDArray[np.float64] | list[float],
+              shares: NDArray[np.float64] | list[float]) -> Lengths:
+    """A list of lengths with shares; shares are normalised, equal lengths merged.
+
+    Raises
+    ------
+    InvalidValue
+        Without rows, or when a length is below 1 or a share is negative or all are 0.
+    """
+    t, s = np.asarray(tokens, dtype=float), np.asarray(shares, dtype=float)
+    if not t.size or t.size != s.size:
+        raise InvalidValue("a list of lengths needs at least one row of tokens and share")
+    if not (np.isfinite(t).all() and np.isfinite(s).all() and t.min() >= 1 and s.min() >= 0):
+        raise InvalidValue("tokens must be at least 1 and shares at least 0, all finite")
+    if s.sum() <= 0:
+        raise InvalidValue("the shares must sum to more than 0")
+    values, inverse = np.unique(t, return_inverse=True)
+    weights = np.bincount(inverse, weights=s)
+    return Lengths(values, weights / weights.sum(), "empirical")
+
+
+def lognormal(mu: float, sigma: float) -> Lengths:
+    """Log-normal lengths cut into bins at their conditional means.
+
+    Parameters
+    ----------
+    mu, sigma : float
+        Mean and standard deviation of ln(tokens).
+    """
+    if sigma < 1e-9:
+        return constant(math.exp(mu))
+    z = np.array([_NORMAL.inv_cdf(p) for p in _EDGES[1:-1]])
+    below = np.concatenate([[0.0], [_NORMAL.cdf(v - sigma) for v in z], [1.0]])
+    shares = np.diff(_EDGES)
+    means = math.exp(mu + sigma**2 / 2) * np.diff(below) / shares
+    return Lengths(np.maximum(means, 1.0), shares, "lognormal")
+
+
+def from_mean_p95(mean: float, p95: float) -> Lengths:
+    """Log-normal with a given mean and 95th percentile [token].
+
+    ``p95 / mean = exp(z s - s^2 / 2)`` with z = 1.645; of the two roots the smaller spread.
+
+    Raises
+    ------
+    InvalidValue
+        When p95 is below the mean, or above 3.87 times the mean (no log-normal reaches that).
+    """
+    if p95 < mean:
+        raise InvalidValue(f"p95 ({p95:g}) must not be below the mean ({mean:g})")
+    if p95 > mean * MAX_P95_OVER_MEAN:
+        raise InvalidValue(
+            f"p95 ({p95:g}) is more than {MAX_P95_OVER_MEAN:.2f} times the mean ({mean:g}); no "
+            "log-normal has that, give a list of {tokens, share} instead")
+    sigma = Z95 - math.sqrt(max(Z95**2 - 2 * math.log(p95 / mean), 0.0))
+    return lognormal(math.log(mean) - sigma**2 / 2, sigma)
+
+
+def from_p50_p95(p50: float, p95: float) -> Lengths:
+    """Log-normal with a given median and 95th percentile [token].
+
+    Raises
+    ------
+    InvalidValue
+        When p95 is below the median.
+    """
+    if p95 < p50:
+        raise InvalidValue(f"p95 ({p95:g}) must not be below p50 ({p50:g})")
+    return lognormal(math.log(p50), math.log(p95 / p50) / Z95)
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """A latency target: ``percentile`` per cent of requests within ``limit_s`` [s]."""
+
+    metric: str
+    limit_s: float
+    percentile: float = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What arrives at the fleet in its peak hour.
+
+    Attributes
+    ----------
+    requests_per_s : float
+        [1/s] at the peak.
+    prompt, output : Lengths
+        [token] per request.
+    arrival_cv : float
+        Coefficient of variation of the gaps between arrivals (1 = Poisson).
+    prefix_hit : float
+        Share of prompt tokens found in the prefix cache, 0 to below 1.
+    slos : tuple of Slo
+        Metrics ``ttft``, ``tpot``, ``itl``, ``e2e``.
+    """
+
+    requests_per_s: float
+    prompt: Lengths
+    output: Lengths
+    arrival_cv: float = 1.0
+    prefix_hit: float = 0.0
+    slos: tuple[Slo, ...] = field(default_factory=tuple)
+
+    @property
+    def new_prompt(self) -> Lengths:
+        """Prompt tokens that must be computed: those not in the prefix cache."""
+        return self.prompt.scaled(1.0 - self.prefix_hit) if self.prefix_hit else self.prompt
+
+    @property
+    def running_context(self) -> float:
+        """Mean context [token] of a running sequence: prompt + E[o^2] / (2 E[o]).
+
+        Long answers stay longer, so it is more than prompt + o/2 (inspection paradox).
+        """
+        return self.prompt.mean + self.output.moment(2) / (2.0 * self.output.mean)
+
+    @property
+    def running_context_variance(self) -> float:
+        """Variance [token^2] of the context of a running sequence."""
+        prompt = self.prompt.moment(2) - self.prompt.mean**2
+        mean = self.output.moment(2) / (2.0 * self.output.mean)
+        second = self.output.moment(3) / (3.0 * self.output.mean)
+        return max(prompt, 0.0) + max(second - mean**2, 0.0)
+
+    def slo(self, metric: str) -> Slo | None:
+        """The target of a metric, None when there is none."""
+        return next((s for s in self.slos if s.metric == metric), None)
