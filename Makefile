@@ -22,7 +22,7 @@ URL := http://$(SHOWN_HOST):$(PORT)
 
 ifeq ($(SYSTEM),Linux)
 SERVE = $(PY) -m gunicorn --bind $(HOST):$(PORT) --workers $(WORKERS) --threads $(THREADS) \
-	--timeout 120 'app:create_app()'
+	--timeout 120 --no-control-socket 'app:create_app()'
 else
 SERVE = $(PY) -m waitress --listen=$(HOST):$(PORT) --threads=8 --call app:create_app
 endif

@@ -45,7 +45,8 @@ def server(workers: int) -> Iterator[str]:
         port = free_port()
         process = subprocess.Popen(
             [sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers",
-             str(workers), "--threads", "4", "--log-level", "warning", "app:create_app()"],
+             str(workers), "--threads", "4", "--no-control-socket", "--log-level", "warning",
+             "app:create_app()"],
             cwd=ROOT, env=environment)
         try:
             url = f"http://127.0.0.1:{port}"
