@@ -51,6 +51,8 @@ class EngineProfile:
         [B] outside the allocator on one GPU, and with tensor parallelism.
     graph_bytes : float
         [B] of captured graphs that count against the budget.
+    allocator_block_bytes : float
+        [B] granularity of the weight allocator; 0 = exact.
     block_tokens : int
         [token] per KV block.
     default_max_sequences, default_max_batched_tokens : int
@@ -87,6 +89,7 @@ class EngineProfile:
     runtime_bytes: float = 0.0
     runtime_tp_bytes: float = 0.0
     graph_bytes: float = 0.0
+    allocator_block_bytes: float = 0.0
     block_tokens: int = 1
     default_max_sequences: int = 256
     default_max_batched_tokens: int = 8192

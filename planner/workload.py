@@ -165,6 +165,8 @@ class Workload:
         Share of prompt tokens found in the prefix cache, 0 to below 1.
     slos : tuple of Slo
         Metrics ``ttft``, ``tpot``, ``itl``, ``e2e``.
+    mean_requests_per_s : float or None
+        [1/s] over the day, for cost per request and token; None takes the peak.
     """
 
     requests_per_s: float
@@ -173,6 +175,7 @@ class Workload:
     arrival_cv: float = 1.0
     prefix_hit: float = 0.0
     slos: tuple[Slo, ...] = field(default_factory=tuple)
+    mean_requests_per_s: float | None = None
 
     @property
     def new_prompt(self) -> Lengths:

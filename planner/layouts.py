@@ -1,0 +1,61 @@
+"""Which parallel layouts of a model on a GPU are worth trying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from planner.hardware import Gpu
+from planner.llm import Llm
+from planner.requests import Layout, Limits
+
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+MAX_DATA_GROUP = 64
+"""GPUs that data-parallel attention with expert parallelism spans at most."""
+
+
+def layouts(llm: Llm, gpu: Gpu, limits: Limits) -> tuple[Layout, ...]:
+    """Candidate layouts, smallest first.
+
+    Tensor parallelism stays inside a node (or the link domain, where that is larger) and divides
+    the query heads; pipeline stages are tried where cards talk over PCIe or the model needs more
+    than one tensor group; data-parallel attention is tried for MoE models, whose experts it
+    spreads and whose latent caches tensor parallelism would only replicate.
+    """
+    if limits.layouts is not None:
+        return limits.layouts
+    tensors = tuple(_tensor_degrees(llm, gpu, limits))
+    found = [Layout(tensor=t) for t in tensors]
+    found += [Layout(tensor=t, pipeline=p) for p in _pipeline_degrees(llm, gpu, limits)
+              for t in tensors]
+    if llm.is_moe:
+        found += list(_data_parallel(gpu, tensors))
+    return tuple(sorted({x for x in found if x.gpus <= limits.max_gpus},
+                        key=lambda x: (x.gpus, x.pipeline, x.data)))
+
+
+def _tensor_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
+    reach = max(gpu.link_domain_gpus, gpu.node_gpus)
+    heads = [g.mixer.heads for g in llm.groups if g.mixer.heads]
+    for t in _WIDTHS:
+        if t <= min(reach, limits.max_tensor_parallel) and all(h % t == 0 for h in heads):
+            yield t
+
+
+def _pipeline_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
+    """Two and more stages for slow links, or when one tensor group cannot hold the weights."""
+    reach = min(max(gpu.link_domain_gpus, gpu.node_gpus), limits.max_tensor_parallel)
+    crowded = llm.total_params * 0.5 > 0.8 * reach * gpu.memory_bytes
+    wide = llm.total_params * 2.0 > 0.5 * reach * gpu.memory_bytes
+    if not (gpu.link_domain_gpus <= 2 or wide or crowded):
+        return
+    for p in (2, 4, 8, 16, 32):
+        if p <= min(limits.max_pipeline_parallel if not crowded else 32, llm.layers):
+            yield p
+
+
+def _data_parallel(gpu: Gpu, tensors: Iterable[int]) -> Iterable[Layout]:
+    reach = max(gpu.link_domain_gpus, gpu.node_gpus, 1)
+    for t in tensors:
+        for d in _WIDTHS[1:]:
+            if t * d <= min(max(reach, 16), MAX_DATA_GROUP):
+                yield Layout(tensor=t, data=d, expert=t * d)

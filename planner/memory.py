@@ -1,0 +1,226 @@
+"""Memory on one GPU: what weights, activations and the runtime leave for the KV cache.
+
+``kv_pool = utilization * physical - weights - activation - runtime - graphs - draft``, signed:
+a negative pool says by how much the deployment does not fit. Checked against engine start-up
+logs (vLLM 0.11 and 0.19 on H100), see ``docs/formulas.md`` section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from planner.llm import Llm, Role
+from planner.precision import FORMATS
+from planner.requests import Layout
+from planner.roofline import ACTIVATION_BYTES, Deployment, heads_per_rank, sequence_cache_bytes
+
+ALLOCATOR_UNSPLIT_BYTES = 2.0**20
+"""[B] a rest of a segment up to this stays with its tensor (PyTorch ``kSmallSize``)."""
+ALLOCATOR_SMALL_BYTES = 10 * 2.0**20
+"""[B] tensors below this share segments (PyTorch ``kMinLargeAlloc``)."""
+ROTARY_VALUES = 128
+"""Values per position in the engine's cosine/sine table (one head dimension)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """Every line of one GPU's memory [B], and what the pool holds.
+
+    Attributes
+    ----------
+    physical_bytes, usable_bytes : float
+        What the driver reports, and the share the engine may use.
+    weights_bytes, activation_bytes, runtime_bytes, graph_bytes, draft_bytes : float
+    kv_pool_bytes : float
+        Signed.
+    bytes_per_token : float
+        Cache growth per token on this GPU while every window is still filling.
+    kv_tokens : int
+        Tokens of the whole replica as an engine logs them (0 when the pool is not positive).
+    """
+
+    physical_bytes: float
+    usable_bytes: float
+    weights_bytes: float
+    activation_bytes: float
+    runtime_bytes: float
+    graph_bytes: float
+    draft_bytes: float
+    kv_pool_bytes: float
+    bytes_per_token: float
+    kv_tokens: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether anything is left for the cache."""
+        return self.kv_pool_bytes > 0
+
+
+def memory_budget(deployment: Deployment, *, utilization: float | None = None,
+                  max_sequences: int | None = None, max_batched_tokens: int | None = None,
+                  draft: Llm | None = None) -> MemoryBudget:
+    """The memory of the fullest GPU of a replica.
+
+    Parameters
+    ----------
+    deployment : Deployment
+    utilization : float, optional
+        Share of the physical memory the engine may use; the profile's when None.
+    max_sequences, max_batched_tokens : int, optional
+        Engine limits that set the activation peak; the profile's when None.
+    draft : Llm, optional
+        Draft model of speculative decoding, held next to the model on every rank set.
+    """
+    profile, gpu = deployment.profile, deployment.gpu
+    share = profile.memory_utilization if utilization is None else utilization
+    napkin = deployment.fidelity == "napkin"
+    physical = gpu.marketed_memory_bytes if napkin else gpu.memory_bytes
+    weights = (napkin_weight_bytes(deployment) if napkin
+               else weight_bytes_per_gpu(deployment, profile.allocator_block_bytes))
+    activation = activation_bytes(deployment, max_sequences, max_batched_tokens)
+    runtime = (profile.runtime_tp_bytes if deployment.layout.tensor > 1
+               else profile.runtime_bytes)
+    draft_bytes = 0.0
+    if draft is not None:
+        draft_bytes = draft.weight_bytes(draft.native_precision) / deployment.layout.tensor
+    pool = (share * physical - weights - activation - runtime - profile.graph_bytes
+            - draft_bytes)
+    per_token = token_bytes_per_gpu(deployment)
+    if draft is not None:
+        per_token += draft.kv_bytes_per_token(deployment.kv) / deployment.layout.tensor
+    tokens = _whole_blocks(pool, per_token, profile.block_tokens) * deployment.layout.data
+    return MemoryBudget(physical, share * physical, weights, activation, runtime,
+                        profile.graph_bytes, draft_bytes, pool, per_token, tokens)
+
+
+def _whole_blocks(pool_bytes: float, per_token: float, block_tokens: int) -> int:
+    if pool_bytes <= 0 or per_token <= 0:
+        return 0
+    return math.floor(pool_bytes / per_token / block_tokens) * block_tokens
+
+
+def stage_share(layers: int, pipeline: int) -> float:
+    """Share of the layers that the fullest pipeline stage holds."""
+    return math.ceil(layers / pipeline) / layers
+
+
+def weight_bytes_per_gpu(deployment: Deployment, allocator_block_bytes: float = 0.0) -> float:
+    """Weights [B] on the fullest GPU, scales and allocator rounding included.
+
+    Tensor parallelism splits what is sharded; routed experts are split over every GPU of a stage;
+    a pipeline's last stage holds the LM head, its first the embedding. Parameters outside the
+    language model (a vision tower) are held in 16 bits by every engine that loads the checkpoint.
+    """
+    llm, layout = deployment.llm, deployment.layout
+    inner = sum(
+        group.count * _tensor_bytes(deployment, weight.role, weight.elements,
+                                    _shards(weight.role, weight.sharded, layout),
+                                    allocator_block_bytes)
+        for group in llm.groups for weight in group.all_weights())
+    inner *= stage_share(llm.layers, layout.pipeline)
+    outer = {role: sum(_tensor_bytes(deployment, w.role, w.elements,
+                                     layout.tensor if w.sharded else 1, allocator_block_bytes)
+                       for w in llm.outer if (w.role is Role.LM_HEAD) == head)
+             for role, head in (("input", False), ("output", True))}
+    ends = sum(outer.values()) if layout.pipeline == 1 else max(
+        outer["input"], outer["output"] or outer["input"])
+    vision = llm.extra_params.get("vision_tower", 0) * 2.0
+    rotary = (llm.max_context or 0) * ROTARY_VALUES * 2.0 if allocator_block_bytes else 0.0
+    return inner + ends + vision + rotary
+
+
+def _shards(role: Role, sharded: bool, layout: Layout) -> int:
+    if not sharded:
+        return 1
+    return layout.tensor * (layout.data if role is Role.ROUTED_EXPERT else 1)
+
+
+def _tensor_bytes(deployment: Deployment, role: Role, elements: int, shards: int,
+                  block_bytes: float) -> float:
+    fmt = deployment.llm.role_format(role, deployment.weights)
+    return allocated_bytes(elements / shards * fmt.bytes_per_value, block_bytes)
+
+
+def allocated_bytes(tensor_bytes: float, block_bytes: float) -> float:
+    """What a caching allocator hands out for one tensor [B].
+
+    Large tensors get a segment rounded up to ``block_bytes`` (2 MiB); a rest of at most 1 MiB is
+    not split off. 80 layers of a 231 MiB down-projection so cost 80 MiB more than their elements,
+    which is what the start-up log of a 72B model shows. Source: PyTorch
+    ``c10/cuda/CUDACachingAllocator.cpp`` (``round_size``, ``should_split``).
+    """
+    if not block_bytes or tensor_bytes < ALLOCATOR_SMALL_BYTES:
+        return tensor_bytes
+    rest = -tensor_bytes % block_bytes
+    return tensor_bytes + (rest if rest <= ALLOCATOR_UNSPLIT_BYTES else 0.0)
+
+
+def napkin_weight_bytes(deployment: Deployment) -> float:
+    """Parameters times nominal bytes, split evenly over the GPUs [B]."""
+    name = {"int4": "int4_g128", "fp4": "nvfp4"}.get(deployment.weights, deployment.weights)
+    return (deployment.llm.total_params * FORMATS[name].nominal_bytes
+            / deployment.layout.gpus)
+
+
+def activation_bytes(deployment: Deployment, max_sequences: int | None,
+                     max_batched_tokens: int | None) -> float:
+    """Peak activation [B]: the engine's profiling run.
+
+    The sampler works on ``max_sequences`` rows of the vocabulary, the forward pass on
+    ``max_batched_tokens`` rows of the hidden width; a MoE adds its routing buffers.
+    """
+    profile, llm = deployment.profile, deployment.llm
+    sequences = max_sequences or profile.default_max_sequences
+    tokens = max_batched_tokens or profile.default_max_batched_tokens
+    sampler = (profile.activation_vocab_bytes * llm.vocab
+               * sequences / profile.default_max_sequences)
+    forward = profile.activation_token_bytes * tokens * llm.hidden * ACTIVATION_BYTES
+    moe = profile.activation_moe_bytes if llm.is_moe else 0.0
+    return profile.activation_base_bytes + sampler + forward + moe
+
+
+def token_bytes_per_gpu(deployment: Deployment) -> float:
+    """Cache growth [B/token] on the fullest GPU, every layer counted.
+
+    GQA heads are split over tensor ranks and replicated once there are more ranks than heads;
+    MLA latents are whole on every rank; pipeline stages hold their own layers.
+    """
+    llm, layout = deployment.llm, deployment.layout
+    per_rank = sum(
+        n * s.values_per_entry * s.value_bytes(deployment.kv) / s.stride
+        * heads_per_rank(s.heads, layout.tensor) / s.heads for n, s in llm.streams())
+    return per_rank * stage_share(llm.layers, layout.pipeline)
+
+
+def sequence_bytes_per_gpu(deployment: Deployment, context: float) -> float:
+    """Cache and state [B] of one sequence of ``context`` tokens on the fullest GPU."""
+    whole = float(sequence_cache_bytes(deployment.llm, context, deployment.kv,
+                                       deployment.layout.tensor))
+    return whole * stage_share(deployment.llm.layers, deployment.layout.pipeline)
+
+
+def max_running_sequences(deployment: Deployment, pool_bytes: float, context: float,
+                          context_variance: float, safety: float = 2.326) -> int:
+    """Most sequences whose cache fits the pool of a replica at the given percentile.
+
+    ``n m + z sqrt(n) s <= pool`` with m the mean and s the standard deviation of one running
+    sequence's cache; z = 2.326 keeps it in 99 % of the time (central limit theorem).
+
+    Parameters
+    ----------
+    pool_bytes : float
+        [B] on one GPU.
+    context, context_variance : float
+        [token] and [token^2] of a running sequence.
+    """
+    mean = sequence_bytes_per_gpu(deployment, context)
+    if pool_bytes <= 0:
+        return 0
+    if mean <= 0:
+        return 10**6
+    spread = math.sqrt(context_variance)
+    edge = sequence_bytes_per_gpu(deployment, context + spread)
+    z_sigma = safety * max(edge - mean, 0.0)
+    root = (-z_sigma + math.sqrt(z_sigma**2 + 4.0 * mean * pool_bytes)) / (2.0 * mean)
+    return math.floor(root**2) * deployment.layout.data

@@ -1,0 +1,496 @@
+"""What one engine step costs on one replica: FLOPs, bytes and seconds per operator group.
+
+Two fidelities. ``operator`` sums max(compute, memory) over operator groups with an engine's
+factors; ``napkin`` is one ideal roofline over the whole model. Everything is vectorised: a batch
+field may be an array, and every term is an array of the broadcast shape.
+
+Sources: Williams et al., *Roofline*, CACM 2009; Kipply, *Transformer inference arithmetic*;
+Narayanan et al. 2021 (Megatron-LM) for tensor and pipeline parallelism; Sarathi-Serve
+(OSDI 2024) section 4.2 for tile quantisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.collectives import all_reduce_wire_bytes, all_to_all_wire_bytes, link_time_s
+from planner.engine import EngineProfile
+from planner.hardware import Gpu
+from planner.llm import GEMM_ROLES, KvStream, LayerGroup, Llm, Role
+from planner.precision import FORMATS, Format
+from planner.requests import Layout
+
+Array = NDArray[np.float64]
+ACTIVATION_BYTES = 2.0
+"""[B] of one activation on the wire and in caches of the step: 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """The work of one step on one replica; fields broadcast against each other.
+
+    Attributes
+    ----------
+    decodes : array_like
+        Sequences that decode.
+    context : array_like
+        [token] mean context of a decoding sequence.
+    tokens_per_decode : float
+        [token] verified per decode (1, or draft + 1 with speculation).
+    prefill_tokens : array_like
+        [token] new prompt tokens, all prompts together.
+    prefill_sequences : array_like
+        Prompts (or chunks) they belong to.
+    cached : array_like
+        [token] of each prompt that is already in the cache.
+    logits : array_like or None
+        Prefill sequences that need logits; None = all of them.
+    """
+
+    decodes: ArrayLike = 0.0
+    context: ArrayLike = 0.0
+    tokens_per_decode: float = 1.0
+    prefill_tokens: ArrayLike = 0.0
+    prefill_sequences: ArrayLike = 0.0
+    cached: ArrayLike = 0.0
+    logits: ArrayLike | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One operator group: work per GPU and the time it takes.
+
+    ``compute_s`` and ``memory_s`` are the two sides of the roofline; ``seconds`` is the larger
+    one, or the given time where neither applies (collectives, overhead).
+    """
+
+    name: str
+    flops: Array
+    bytes: Array
+    compute_s: Array
+    memory_s: Array
+    other_s: Array
+    kind: str = "roofline"
+
+    @property
+    def seconds(self) -> Array:
+        """Time [s] of the group."""
+        return np.maximum(self.compute_s, self.memory_s) + self.other_s
+
+    @property
+    def bound(self) -> Array | str:
+        """``compute``, ``memory``, ``communication`` or ``overhead`` per element."""
+        if self.kind != "roofline":
+            return self.kind
+        return np.where(self.compute_s > self.memory_s, "compute", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """All terms of a step (per GPU) and the GPUs of the replica."""
+
+    terms: tuple[Term, ...]
+    gpus: int
+    peak_flop_per_s: float
+    bandwidth_bytes_per_s: float
+
+    @property
+    def seconds(self) -> Array:
+        """Step time [s]."""
+        return np.asarray(sum(t.seconds for t in self.terms))
+
+    @property
+    def flops(self) -> Array:
+        """[FLOP] of all GPUs of the replica."""
+        return np.asarray(sum(t.flops for t in self.terms)) * self.gpus
+
+    @property
+    def bytes(self) -> Array:
+        """[B] moved in device memory by all GPUs of the replica."""
+        return np.asarray(sum(t.bytes for t in self.terms)) * self.gpus
+
+    @property
+    def mfu(self) -> Array:
+        """Model FLOP utilisation: FLOPs over what the peak could do in the step."""
+        return np.asarray(self.flops / np.maximum(self.seconds * self.peak_flop_per_s * self.gpus, 1e-300))
+
+    @property
+    def mbu(self) -> Array:
+        """Memory bandwidth utilisation of the step."""
+        return self.bytes / np.maximum(
+            self.seconds * self.bandwidth_bytes_per_s * self.gpus, 1e-300)
+
+    @property
+    def bound(self) -> NDArray[np.str_]:
+        """What takes most of the step: ``compute memory communication overhead``."""
+        names: NDArray[np.str_] = np.array(["compute", "memory", "communication", "overhead"])
+        sides: dict[str, Array] = {n: np.zeros(np.shape(self.seconds)) for n in names}
+        for term in self.terms:
+            seconds = np.broadcast_to(term.seconds, np.shape(self.seconds))
+            for name in names:
+                sides[name] = sides[name] + np.where(np.asarray(term.bound) == name, seconds, 0.0)
+        return names[np.argmax(np.stack([sides[n] for n in names]), axis=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One replica: a model at a precision on a layout of GPUs under an engine profile."""
+
+    llm: Llm
+    gpu: Gpu
+    weights: str
+    kv: str
+    layout: Layout
+    profile: EngineProfile
+    power_cap_w: float | None = None
+    fidelity: str = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """GEMM parameters of one format on one GPU (whole depth of the pipeline)."""
+
+    fmt: Format
+    params: float
+
+
+@dataclass(slots=True)
+class StepModel:
+    """A deployment reduced to the sums that a step needs; built once, evaluated often."""
+
+    deployment: Deployment
+    compute_scale: float = 1.0
+    dense: list[_Bucket] = field(default_factory=list)
+    experts: list[tuple[LayerGroup, Format, float]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> StepModel:
+        """Sum the weights of a deployment by format."""
+        model = cls(deployment)
+        model.compute_scale = deployment.gpu.power_capped_scale(deployment.power_cap_w)
+        params: dict[str, float] = {}
+        for group in deployment.llm.groups:
+            for weight in group.all_weights():
+                fmt = deployment.llm.role_format(weight.role, deployment.weights)
+                if weight.role in GEMM_ROLES:
+                    share = deployment.layout.tensor if weight.sharded else 1
+                    size = group.count * weight.elements / share
+                    params[fmt.name] = params.get(fmt.name, 0.0) + size
+                elif weight.role is Role.ROUTED_EXPERT:
+                    model.experts.append((group, fmt, float(weight.elements)))
+        model.dense = [_Bucket(FORMATS[name], size) for name, size in params.items()]
+        return model
+
+    # -- public -------------------------------------------------------------------------------
+
+    def step(self, batch: StepBatch) -> Step:
+        """All terms of a step for a batch (fields may be arrays)."""
+        work = _Work.of(batch, self.deployment.layout)
+        if self.deployment.fidelity == "napkin":
+            terms: tuple[Term, ...] = (self._napkin(work),)
+        else:
+            terms = (*self._linears(work), *self._routed(work), self._lm_head(work),
+                     self._attention_prefill(work), self._attention_decode(work),
+                     *self._state(work), self._communication(work), self._overhead(work))
+        gpu = self.deployment.gpu
+        peak = float(max(gpu.peak(f) for f in self._formats())) * self.compute_scale
+        return Step(terms, self.deployment.layout.gpus, peak, gpu.bandwidth_bytes_per_s)
+
+    def seconds(self, batch: StepBatch) -> Array:
+        """Step time [s] for a batch."""
+        return self.step(batch).seconds
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def _formats(self) -> Iterable[Format]:
+        yield FORMATS["bf16"]
+        yield from (b.fmt for b in self.dense)
+        yield from (fmt for _, fmt, _ in self.experts)
+
+    def _gemm(self, name: str, params: float | Array, read_bytes: float | Array, tokens: Array,
+              fmt: Format, rows: Array | None = None) -> Term:
+        """A GEMM of ``params`` weights on ``tokens`` rows; ``rows`` fill the tiles."""
+        gpu, profile = self.deployment.gpu, self.deployment.profile
+        flops = 2.0 * params * tokens
+        fill = tokens if rows is None else rows
+        tiled = _tiles(fill, profile.tile_tokens)
+        slow = np.where(fill > 0, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
+        compute = flops * slow / (gpu.peak(fmt) * self.compute_scale * profile.mfu)
+        loaded = np.where(tokens > 0, read_bytes, 0.0)
+        memory = loaded / (gpu.bandwidth_bytes_per_s * profile.mbu)
+        return Term(name, flops, loaded, compute, memory, np.zeros_like(compute))
+
+    def _linears(self, work: _Work) -> Iterable[Term]:
+        for bucket in self.dense:
+            read = bucket.params * bucket.fmt.bytes_per_value
+            name = "linears" if len(self.dense) == 1 else f"linears_{bucket.fmt.name}"
+            yield self._gemm(name, bucket.params, read, work.tokens, bucket.fmt)
+
+    def _routed(self, work: _Work) -> Iterable[Term]:
+        """Routed experts: FLOPs of the active ones, bytes of the distinct ones touched.
+
+        Distinct experts of E after T tokens with k each: E (1 - (1 - k/E)^T), uniform routing.
+        """
+        layout, profile = self.deployment.layout, self.deployment.profile
+        load = profile.expert_imbalance if layout.expert > 1 else 1.0
+        for fmt_name in dict.fromkeys(fmt.name for _, fmt, _ in self.experts):
+            fmt = FORMATS[fmt_name]
+            active: Array = np.zeros_like(work.tokens)
+            read: Array = np.zeros_like(work.tokens)
+            rows: Array = np.zeros_like(work.tokens)
+            for group, group_fmt, elements in self.experts:
+                if group_fmt.name != fmt_name:
+                    continue
+                ff = group.feed_forward
+                hit = 1.0 - (1.0 - ff.active / ff.experts) ** (work.tokens * layout.data)
+                params = group.count * elements / layout.tensor
+                active = active + params * ff.active / ff.experts * load
+                read = read + params * hit * fmt.bytes_per_value / layout.data * load
+                touched = np.maximum(hit * ff.experts, 1e-12)
+                rows = np.maximum(rows, work.tokens * layout.data * ff.active / touched)
+            yield self._gemm("routed_experts", active, read, work.tokens, fmt, rows)
+
+    def _lm_head(self, work: _Work) -> Term:
+        llm, layout = self.deployment.llm, self.deployment.layout
+        params = llm.lm_head_params / layout.tensor
+        fmt = llm.role_format(Role.LM_HEAD, self.deployment.weights)
+        return self._gemm("lm_head", params, params * fmt.bytes_per_value, work.logits, fmt)
+
+    def _attention(self, name: str, flops: Array, read: Array) -> Term:
+        gpu, profile = self.deployment.gpu, self.deployment.profile
+        peak = gpu.peak(FORMATS["bf16"]) * self.compute_scale * profile.attention_mfu
+        bandwidth = gpu.bandwidth_bytes_per_s * profile.attention_mbu
+        return Term(name, flops, read, flops / peak, read / bandwidth, np.zeros_like(flops))
+
+    def _attention_prefill(self, work: _Work) -> Term:
+        flops, read = np.zeros_like(work.tokens), np.zeros_like(work.tokens)
+        tensor = self.deployment.layout.tensor
+        for count, stream in _reading_streams(self.deployment.llm):
+            pairs = work.prompts * prefill_pairs(stream, work.prompt_tokens, work.cached)
+            cached = work.prompts * kept_entries(stream, work.cached)
+            flops = flops + count * (pairs * stream.prefill_flops_per_pair
+                                     + cached * stream.expand_flops_per_entry) / tensor
+            moved = cached + work.prompts * work.prompt_tokens / stream.stride
+            read = read + count * moved * self._entry_bytes(stream)
+        return self._attention("attention_prefill", flops, read)
+
+    def _attention_decode(self, work: _Work) -> Term:
+        flops, read = np.zeros_like(work.tokens), np.zeros_like(work.tokens)
+        tensor = self.deployment.layout.tensor
+        for count, stream in _reading_streams(self.deployment.llm):
+            entries = attended_entries(stream, work.context)
+            queries = work.decodes * work.tokens_per_decode
+            flops = flops + (count * queries * entries * stream.decode_flops_per_pair / tensor)
+            read = read + count * work.decodes * entries * self._entry_bytes(stream)
+        return self._attention("attention_decode", flops, read)
+
+    def _state(self, work: _Work) -> Iterable[Term]:
+        """Recurrent state: read and written once per sequence and step."""
+        llm, tensor = self.deployment.llm, self.deployment.layout.tensor
+        if not llm.state_bytes_per_sequence:
+            return
+        per_token = sum(g.count * g.mixer.state_flops_per_token for g in llm.groups)
+        sequences = work.decodes + work.prompts
+        yield self._attention("recurrent_state", per_token * work.tokens / tensor,
+                              2.0 * llm.state_bytes_per_sequence * sequences / tensor)
+
+    def _entry_bytes(self, stream: KvStream) -> float:
+        """Bytes [B] of one cache entry of one layer on one GPU."""
+        share = heads_per_rank(stream.heads, self.deployment.layout.tensor) / stream.heads
+        return stream.values_per_entry * stream.value_bytes(self.deployment.kv) * share
+
+    def _communication(self, work: _Work) -> Term:
+        """All-reduces of tensor, all-to-alls of expert, sends of pipeline parallelism."""
+        d = self.deployment
+        message = work.tokens * d.llm.hidden * ACTIVATION_BYTES
+        total: Array = np.zeros_like(work.tokens)
+        if d.layout.tensor > 1:
+            calls = sum(g.count * self._all_reduces(g) for g in d.llm.groups)
+            wire = calls * all_reduce_wire_bytes(message, d.layout.tensor)
+            total = total + link_time_s(wire, d.gpu, d.layout.tensor, d.profile, calls)
+        if d.layout.data > 1:
+            total = total + self._all_to_all(work)
+        if d.layout.pipeline > 1:
+            hops = d.layout.pipeline - 1
+            wire = hops * message / d.layout.tensor
+            total = total + link_time_s(wire, d.gpu, d.layout.gpus, d.profile, hops)
+        total = np.where(work.tokens > 0, total, 0.0)
+        zero = np.zeros_like(total)
+        return Term("communication", zero, zero, zero, zero, total, kind="communication")
+
+    def _all_reduces(self, group: LayerGroup) -> int:
+        """With data-parallel attention the experts exchange by all-to-all instead."""
+        routed = self.deployment.layout.data > 1 and group.feed_forward.experts > 0
+        return max(group.all_reduces - 1, 0) if routed else group.all_reduces
+
+    def _all_to_all(self, work: _Work) -> Array:
+        """Dispatch in 8 bits and combine in 16: 3 bytes per routed copy of a hidden value."""
+        d = self.deployment
+        copies = sum(g.count * g.feed_forward.active for g in d.llm.groups)
+        calls = 2 * sum(g.count for g in d.llm.groups if g.feed_forward.experts)
+        message = work.tokens / d.layout.tensor * copies * d.llm.hidden * 3.0
+        ranks = d.layout.tensor * d.layout.data
+        return link_time_s(all_to_all_wire_bytes(message, ranks), d.gpu, ranks, d.profile, calls)
+
+    def _overhead(self, work: _Work) -> Term:
+        profile, llm = self.deployment.profile, self.deployment.llm
+        moe = sum(g.count for g in llm.groups if g.feed_forward.experts)
+        fixed = (profile.step_s + moe * profile.moe_layer_s
+                 + (llm.layers - moe) * profile.layer_s)
+        seconds = np.where(work.tokens > 0, fixed, 0.0)
+        zero = np.zeros_like(seconds)
+        return Term("overhead", zero, zero, zero, zero, seconds, kind="overhead")
+
+    # -- napkin -------------------------------------------------------------------------------
+
+    def _napkin(self, work: _Work) -> Term:
+        """One ideal roofline over the whole model, as taught.
+
+        prefill FLOPs = 2 P n + 2 L d n^2 (+ 4 L d n c for a cached prefix), decode 2 P + 4 L d c;
+        bytes = W + cached KV. P is the active parameters, W the nominal bytes of what is touched.
+        """
+        d = self.deployment
+        llm, shards = d.llm, d.layout.tensor
+        pairs = (work.prompts * work.prompt_tokens * (work.cached + work.prompt_tokens / 2.0)
+                 + work.decodes * work.tokens_per_decode * work.context)
+        flops = (2.0 * llm.active_params * work.tokens
+                 + 4.0 * llm.layers * llm.hidden * pairs) / shards
+        read = (self._napkin_weights(work.tokens)
+                + work.decodes * self._napkin_cache(work.context)
+                + work.prompts * self._napkin_cache(work.cached)) / shards
+        read = np.where(work.tokens > 0, read, 0.0)
+        fmt = FORMATS[{"int4": "int4_g128", "fp4": "nvfp4"}.get(d.weights, d.weights)]
+        compute = flops / (d.gpu.peak(fmt) * self.compute_scale)
+        memory = read / d.gpu.bandwidth_bytes_per_s
+        return Term("step", flops, read, compute, memory, np.zeros_like(flops))
+
+    def _napkin_weights(self, tokens: Array) -> Array:
+        llm = self.deployment.llm
+        nominal = FORMATS[{"int4": "int4_g128", "fp4": "nvfp4"}.get(
+            self.deployment.weights, self.deployment.weights)].nominal_bytes
+        total: Array = np.full_like(tokens, float(llm.params() - llm.params(Role.ROUTED_EXPERT)))
+        for group, _, elements in self.experts:
+            ff = group.feed_forward
+            total = total + group.count * elements * (1.0 - (1.0 - ff.active / ff.experts)
+                                                      ** (tokens * self.deployment.layout.data))
+        return total * nominal
+
+    def _napkin_cache(self, context: Array) -> Array:
+        return sequence_cache_bytes(self.deployment.llm, context, self.deployment.kv)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A batch as float arrays of one shape, on one data-parallel rank and pipeline wave."""
+
+    decodes: Array
+    context: Array
+    tokens_per_decode: float
+    prompts: Array
+    prompt_tokens: Array
+    cached: Array
+    tokens: Array
+    logits: Array
+
+    @classmethod
+    def of(cls, batch: StepBatch, layout: Layout) -> _Work:
+        """Split a replica's batch over data-parallel ranks and pipeline waves.
+
+        Pipeline stages work on ``pipeline`` groups of sequences at once, so a token's step runs
+        the whole depth with ``decodes / pipeline`` sequences (not below one).
+        """
+        decodes, context, prefill, prompts, cached = np.broadcast_arrays(
+            *(np.asarray(x, dtype=float) for x in (
+                batch.decodes, batch.context, batch.prefill_tokens, batch.prefill_sequences,
+                batch.cached)))
+        ways = layout.data * layout.pipeline
+        if ways > 1:
+            decodes = np.where(decodes > 0, np.maximum(decodes / ways, 1.0), 0.0)
+        prompts = np.where(prefill > 0, np.maximum(prompts, 1e-9), 0.0)
+        each = np.where(prefill > 0, prefill / np.maximum(prompts, 1e-9), 0.0)
+        queries = decodes * batch.tokens_per_decode
+        heads = prompts if batch.logits is None else np.broadcast_to(
+            np.asarray(batch.logits, dtype=float), prompts.shape)
+        return cls(decodes, context, batch.tokens_per_decode, prompts, each, cached,
+                   queries + prefill, queries + heads)
+
+
+# -- cache arithmetic -------------------------------------------------------------------------
+
+
+def heads_per_rank(heads: int, tensor: int) -> int:
+    """Key/value heads on one tensor-parallel rank: split, and replicated past one head."""
+    return max(1, -(-heads // tensor))
+
+
+def kept_entries(stream: KvStream, context: Array) -> Array:
+    """Cache entries that a sequence of ``context`` tokens keeps in one layer."""
+    tokens = context if stream.window is None else np.minimum(context, stream.window)
+    return np.asarray(tokens / stream.stride)
+
+
+def attended_entries(stream: KvStream, context: Array) -> Array:
+    """Cache entries that one decoding query reads in one layer."""
+    entries = kept_entries(stream, context)
+    if stream.chunked and stream.window is not None:
+        entries = np.where(context > stream.window, stream.window / 2.0, entries)
+    return entries if stream.attend is None else np.minimum(entries, stream.attend)
+
+
+def prefill_pairs(stream: KvStream, tokens: Array, cached: Array) -> Array:
+    """Query-entry pairs of one prompt part in one layer, causal and window-limited.
+
+    Full attention: sum over i of (c + i) = q c + q (q + 1) / 2. With at most ``w`` keys a query,
+    the first max(0, w - c) queries see c + i keys and the rest w. A window that restarts at its
+    multiples sums ((j - 1) mod w) + 1.
+    """
+    if stream.chunked and stream.window is not None:
+        return _restarting(cached + tokens, stream.window) - _restarting(cached, stream.window)
+    limits = [x for x in (stream.window,
+                          stream.attend and stream.attend * stream.stride) if x]
+    if not limits:
+        return (tokens * cached + tokens * (tokens + 1.0) / 2.0) / stream.stride
+    cap = float(min(limits))
+    growing = np.clip(cap - cached, 0.0, tokens)
+    pairs = (growing * cached + growing * (growing + 1.0) / 2.0) + (tokens - growing) * cap
+    return np.asarray(pairs / stream.stride)
+
+
+def _restarting(position: Array, window: int) -> Array:
+    """Sum of ((j - 1) mod w) + 1 for j = 1..position."""
+    whole = np.floor(position / window)
+    rest = position - whole * window
+    return np.asarray(whole * window * (window + 1.0) / 2.0 + rest * (rest + 1.0) / 2.0)
+
+
+def sequence_cache_bytes(llm: Llm, context: ArrayLike, kv: str, tensor: int = 1) -> Array:
+    """Cache and state [B] that one sequence of ``context`` tokens keeps on one rank.
+
+    Windows cap their layers; recurrent state is split over tensor ranks; heads that outnumber
+    the ranks are split, fewer are replicated.
+    """
+    tokens = np.asarray(context, dtype=float)
+    total: Array = np.full_like(tokens, llm.state_bytes_per_sequence / tensor)
+    for count, stream in llm.streams():
+        share = heads_per_rank(stream.heads, tensor) / stream.heads
+        entry = stream.values_per_entry * stream.value_bytes(kv) * share
+        total = total + count * entry * kept_entries(stream, tokens)
+    return total
+
+
+def _reading_streams(llm: Llm) -> Iterable[tuple[int, KvStream]]:
+    """Streams that attention reads, shared ones included."""
+    for group in llm.groups:
+        for stream in (*group.mixer.streams, *group.mixer.shared_streams):
+            yield group.count, stream
+
+
+def _tiles(tokens: Array, tile: int) -> Array:
+    """Rows rounded up to whole tiles (fractions of a row count as they are below one tile)."""
+    if tile <= 1:
+        return tokens
+    return np.where(tokens > tile, np.ceil(tokens / tile) * tile, tokens)

@@ -1,0 +1,215 @@
+"""What the setups share: the serving table of a deployment, verdicts and latency figures.
+
+A setup turns a deployment and a workload into columns over the number of running sequences
+``n = 1..N`` and answers three questions about an arrival rate: does it hold (:class:`Verdict`),
+what would users see (:class:`Latencies`), and what are the rows (operating points).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.llm import Llm
+from planner.memory import MemoryBudget, max_running_sequences, memory_budget
+from planner.requests import Limits, Speculative
+from planner.roofline import Deployment, StepBatch, StepModel
+from planner.workload import Workload
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a rate holds on one replica.
+
+    Attributes
+    ----------
+    ok : bool
+    cap : int
+        Batch limit that serves it (0 when none does).
+    failed : str
+        First constraint in the way: ``ttft tpot itl e2e throughput memory``; ``""`` when ok.
+    """
+
+    ok: bool
+    cap: int
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """What users see [s]: each a mapping of ``mean p50 p90 p95 p99``."""
+
+    ttft_s: dict[str, float]
+    tpot_s: dict[str, float]
+    itl_s: dict[str, float]
+    e2e_s: dict[str, float]
+    mean_running: float
+    prefill_load: float = 0.0
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A deployment's columns over ``n = 1..N`` and over the points of the prompt lengths.
+
+    Attributes
+    ----------
+    n : ndarray, shape (N,)
+    decode_s : ndarray, shape (N,)
+        [s] per output token with n running and no prefill beside (speculation included).
+    step_s : ndarray, shape (N,)
+        [s] of the engine step itself.
+    prefill_s : ndarray, shape (k,)
+        [s] to prefill a prompt alone, per point of the prompt lengths.
+    occupancy : float
+        Share of a prefill that keeps the replica from the next one (pipeline, data parallel).
+    caps : ndarray of int
+        Batch limits to try: a fixed nested sequence, so that more memory never removes one.
+    """
+
+    deployment: Deployment
+    workload: Workload
+    model: StepModel
+    memory: MemoryBudget
+    n: Array
+    decode_s: Array
+    step_s: Array
+    prefill_s: Array
+    occupancy: float
+    caps: NDArray[np.int64]
+    tokens_per_decode: float = 1.0
+    memory_cap: int = 0
+
+    @property
+    def prompt_tokens(self) -> Array:
+        """[token] that a prefill computes, per point."""
+        return self.workload.new_prompt.tokens
+
+    @property
+    def prompt_weights(self) -> Array:
+        """Shares of the points."""
+        return self.workload.prompt.weights
+
+
+@lru_cache(maxsize=64)
+def cap_sequence(limit: int) -> tuple[int, ...]:
+    """Batch limits up to ``limit``: all to 8, then four an octave; always the same sequence.
+
+    A fixed sequence keeps answers monotone: a bigger pool only adds choices.
+    """
+    caps = []
+    n = 1
+    while n <= limit:
+        caps.append(n)
+        n += 1 if n < 8 else 2 ** (n.bit_length() - 3)
+    return tuple(caps)
+
+
+def build_table(deployment: Deployment, workload: Workload, limits: Limits,
+                speculative: Speculative | None = None, draft: Llm | None = None,
+                max_batched_tokens: int | None = None) -> Table:
+    """Evaluate a deployment's decode and prefill columns once."""
+    profile = deployment.profile
+    top = limits.max_sequences or profile.default_max_sequences
+    memory = memory_budget(deployment, utilization=limits.memory_utilization,
+                           max_sequences=limits.max_sequences,
+                           max_batched_tokens=max_batched_tokens, draft=draft)
+    fit = max_running_sequences(deployment, memory.kv_pool_bytes, workload.running_context,
+                                workload.running_context_variance)
+    cap = max(min(top * deployment.layout.data, fit), 0)
+    model = StepModel.of(deployment)
+    n = np.arange(1.0, max(cap, 1) + 1.0)
+    step, decode, per_decode = decode_columns(model, n, workload, speculative, draft)
+    tokens = workload.new_prompt.tokens
+    cached = workload.prompt.tokens - tokens
+    prefill = np.asarray(model.seconds(StepBatch(
+        prefill_tokens=tokens, prefill_sequences=1.0, cached=cached))) + profile.request_s
+    share = 1.0 / deployment.layout.data
+    if deployment.layout.pipeline > 1:
+        share *= -(-deployment.llm.layers // deployment.layout.pipeline) / deployment.llm.layers
+    return Table(deployment, workload, model, memory, n, decode, step, prefill, share,
+                 np.array(cap_sequence(cap), dtype=np.int64), per_decode, fit)
+
+
+def decode_columns(model: StepModel, n: Array, workload: Workload,
+                   speculative: Speculative | None, draft: Llm | None
+                   ) -> tuple[Array, Array, float]:
+    """Step time and time per output token over ``n``, and tokens verified per sequence.
+
+    With speculation a step verifies ``g + 1`` tokens and yields
+    ``(1 - a^(g+1)) / (1 - a)`` of them (Leviathan et al., ICML 2023, eq. 1); the draft runs g
+    steps of its own.
+    """
+    context = workload.running_context
+    if speculative is None:
+        step = np.asarray(model.seconds(StepBatch(decodes=n, context=context)))
+        return step, step, 1.0
+    g = speculative.draft_tokens
+    step = np.asarray(model.seconds(StepBatch(
+        decodes=n, context=context, tokens_per_decode=g + 1.0)))
+    if draft is not None:
+        d = model.deployment
+        own = Deployment(draft, d.gpu, draft.native_precision, d.kv, d.layout, d.profile,
+                         d.power_cap_w, d.fidelity)
+        step = step + g * np.asarray(StepModel.of(own).seconds(
+            StepBatch(decodes=n, context=context)))
+    return step, step / accepted_tokens(speculative), g + 1.0
+
+
+def accepted_tokens(speculative: Speculative) -> float:
+    """Tokens that one verification step yields: (1 - a^(g+1)) / (1 - a)."""
+    a, g = speculative.acceptance, speculative.draft_tokens
+    return g + 1.0 if a >= 1.0 else (1.0 - a ** (g + 1)) / (1.0 - a)
+
+
+def figures(mean: float, levels: tuple[float, ...], values: list[float]) -> dict[str, float]:
+    """A latency figure: ``mean`` and one ``p<level>`` for each level."""
+    return {"mean": mean, **{f"p{p:g}": v for p, v in zip(levels, values, strict=True)}}
+
+
+def levels_of(figure: dict[str, float]) -> list[str]:
+    """The percentile keys of a figure."""
+    return [key for key in figure if key != "mean"]
+
+
+def gap_percentiles(stall_s: Array, weights: Array, share: float, base: dict[str, float]
+                    ) -> dict[str, float]:
+    """Percentiles of the gap between two tokens when a share of the gaps holds a stall.
+
+    Parameters
+    ----------
+    stall_s, weights : ndarray, shape (k,)
+        What a stall adds [s], with weights.
+    share : float
+        Share of the gaps that hold one.
+    base : dict
+        The gap without stalls [s]; its mean already counts them.
+    """
+    share = min(max(share, 0.0), 1.0)
+    order = np.argsort(stall_s)
+    cumulated = np.cumsum(weights[order])
+    result = {"mean": base["mean"]}
+    for key in levels_of(base):
+        level = float(key[1:]) / 100.0
+        result[key] = base[key]
+        if share > 0.0 and level > 1.0 - share:
+            inside = (level - (1.0 - share)) / share
+            index = int(np.searchsorted(cumulated, inside - 1e-12))
+            result[key] += float(stall_s[order][min(index, len(order) - 1)])
+    return result
+
+
+def e2e_figures(ttft: dict[str, float], tpot: dict[str, float], workload: Workload
+                ) -> dict[str, float]:
+    """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles (a bound)."""
+    output = workload.output
+    result = {"mean": ttft["mean"] + tpot["mean"] * max(output.mean - 1.0, 0.0)}
+    for key in levels_of(ttft):
+        tokens = output.quantile(float(key[1:]) / 100.0)
+        result[key] = ttft[key] + tpot[key] * max(tokens - 1.0, 0.0)
+    return result

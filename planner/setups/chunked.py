@@ -1,0 +1,103 @@
+"""Continuous batching with chunked prefill (stall-free) under a token budget.
+
+Every step carries the decodes first and fills the rest of the budget ``C`` with prompt tokens. A
+share ``f = lambda p step / (C - n)`` of the steps carries a chunk and takes ``T_mix``, the rest
+``D``; so the mean step is ``D / (1 - lambda p (T_mix - D) / (C - n))``. Sarathi-Serve (OSDI 2024)
+section 4.2, algorithm 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.queueing import Wait, mg1_wait
+from planner.roofline import StepBatch
+from planner.setups.base import Table
+from planner.setups.continuous import RESIDUAL, Array, Continuous
+
+MIN_CHUNK_TOKENS = 16
+"""[token] least room that a batch limit leaves for a chunk."""
+
+
+class Chunked(Continuous):
+    """Chunked prefill with a budget of ``token_budget`` tokens a step.
+
+    Parameters
+    ----------
+    table : Table
+    token_budget : int
+        [token] a step, decodes included.
+    """
+
+    setup = "chunked"
+
+    def __init__(self, table: Table, token_budget: int) -> None:
+        super().__init__(table)
+        self.token_budget = token_budget
+        room = (token_budget - MIN_CHUNK_TOKENS) / table.tokens_per_decode
+        self.caps = table.caps[table.caps <= room]
+        self.size = int(self.caps[-1]) if self.caps.size else 1
+        n = table.n[: self.size]
+        prompt = self.workload.new_prompt
+        longest = prompt.moment(2) / prompt.mean
+        cached = self.workload.prompt.mean - prompt.mean
+        space = np.maximum(token_budget - n * table.tokens_per_decode, 1.0)
+        self.chunk = np.minimum(space, max(longest, 1.0))
+        self.space = space
+        self.decode = table.step_s[: self.size]
+        self.mixed = np.maximum(self._mixed(cached, longest), self.decode)
+        self.extra_per_token = (self.mixed - self.decode) / self.chunk
+        self.per_step = table.step_s / table.decode_s
+
+    def _mixed(self, cached: float, longest: float) -> Array:
+        """Step with a chunk [s], evaluated at the batch limits and linear between them."""
+        at = np.unique(np.append(self.caps, self.size)).astype(np.intp) - 1
+        chunk = self.chunk[at]
+        seconds = self.table.model.seconds(StepBatch(
+            decodes=self.table.n[at], context=self.workload.running_context,
+            tokens_per_decode=self.table.tokens_per_decode, prefill_tokens=chunk,
+            prefill_sequences=1.0, cached=cached + np.maximum(longest - chunk, 0.0) / 2.0,
+            logits=0.0))
+        return np.interp(self.table.n[: self.size], self.table.n[at], seconds)
+
+    def tpot(self, rate_per_s: float) -> Array | None:
+        """Mean step over the tokens a sequence gets from it."""
+        tokens_per_s = rate_per_s * self.workload.new_prompt.mean
+        left = 1.0 - tokens_per_s * self.extra_per_token
+        if left[0] <= 0:
+            return None
+        step = np.where(left > 0, self.decode / np.maximum(left, 1e-9), 1e9)
+        full = tokens_per_s * step / self.space >= 1.0
+        return np.where(full, 1e9, step) / self.per_step[: self.size]
+
+    def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
+        """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens."""
+        table = self.table
+        at = np.arange(1.0, self.size + 1.0)
+        space = np.interp(running, at, self.space)[:, None]
+        mixed = np.interp(running, at, self.mixed)[:, None]
+        decode = np.interp(running, at, self.decode)[:, None]
+        chunk = np.interp(running, at, self.chunk)[:, None]
+        per_token = (mixed - decode) / chunk
+        tokens = table.prompt_tokens[None, :]
+        whole = np.floor(tokens / space)
+        rest = tokens - whole * space
+        full_step = decode + per_token * space
+        latency = whole * full_step + np.where(rest > 0, decode + per_token * rest, 0.0)
+        service = tokens / space * full_step
+        wait = mg1_wait(rate_per_s, service * table.occupancy, table.prompt_weights, cv2)
+        profile = table.deployment.profile
+        return wait, latency + RESIDUAL * full_step + profile.request_s
+
+    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+        """Share of the steps that carry a chunk, and what it adds to them."""
+        at = np.arange(1.0, self.size + 1.0)
+        extra = float(np.interp(running, at, self.mixed - self.decode))
+        space = float(np.interp(running, at, self.space))
+        decode = float(np.interp(running, at, self.decode))
+        tokens_per_s = rate_per_s * self.workload.new_prompt.mean
+        per_token = float(np.interp(running, at, self.extra_per_token))
+        step = decode / max(1.0 - tokens_per_s * per_token, 1e-9)
+        chunk = min(space, self.workload.new_prompt.mean)
+        share = min(tokens_per_s * step / chunk, 1.0)
+        return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)

@@ -1,0 +1,46 @@
+"""Continuous batching where a waiting prompt runs first and stalls the decodes.
+
+A prefill of ``S`` seconds stops every running sequence, so at arrival rate ``lambda`` a token
+takes ``D(n) / (1 - lambda S)`` and the gap that meets a prefill ``D(n) + S``. Orca (OSDI 2022);
+DistServe (OSDI 2024) section 2.3 on the interference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.queueing import Wait, mg1_wait
+from planner.setups.continuous import RESIDUAL, Array, Continuous
+
+
+class Colocated(Continuous):
+    """Prefill-first continuous batching."""
+
+    setup = "colocated"
+
+    def _load(self, rate_per_s: float) -> float:
+        """Share of time that prefills take."""
+        table = self.table
+        return rate_per_s * float(table.prefill_s @ table.prompt_weights) * table.occupancy
+
+    def tpot(self, rate_per_s: float) -> Array | None:
+        """D(n) / (1 - lambda S)."""
+        load = self._load(rate_per_s)
+        return None if load >= 1.0 else self.table.decode_s / (1.0 - load)
+
+    def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
+        """M/G/1 over prompts; the prompt first waits for the step that runs."""
+        table = self.table
+        step = np.interp(running, table.n, table.step_s)
+        service = np.broadcast_to(table.prefill_s * table.occupancy,
+                                  (len(running), len(table.prefill_s)))
+        wait = mg1_wait(rate_per_s, service, table.prompt_weights, cv2)
+        return wait, table.prefill_s[None, :] + RESIDUAL * step[:, None]
+
+    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+        """Prefills per decode step: lambda D / (1 - lambda S)."""
+        table = self.table
+        load = self._load(rate_per_s)
+        step = float(np.interp(running, table.n, table.step_s))
+        share = rate_per_s * step / max(1.0 - load, 1e-9)
+        return share, table.prefill_s, table.prompt_weights, load

@@ -1,0 +1,209 @@
+"""Continuous batching on one pool: what ``colocated`` and ``chunked`` have in common.
+
+Both are a :class:`planner.queueing.Chain` over the running sequences beside a prefill server; they
+differ in how a prefill slows the decodes and how long it takes. Orca (OSDI 2022) for
+iteration-level scheduling, Sarathi-Serve (OSDI 2024) for chunks.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.queueing import (
+    PERCENTILES,
+    Chain,
+    Wait,
+    admission_wait,
+    share_within,
+    sum_percentiles,
+)
+from planner.setups.base import (
+    Latencies,
+    Table,
+    Verdict,
+    e2e_figures,
+    figures,
+    gap_percentiles,
+)
+from planner.workload import Slo
+
+Array = NDArray[np.float64]
+RESIDUAL = 0.75
+"""Share of a running step that a new prompt waits for: third quartile of the uniform residual."""
+
+
+class Continuous(ABC):
+    """A pool that prefills and decodes on the same GPUs.
+
+    Parameters
+    ----------
+    table : Table
+        Columns of the deployment; its ``caps`` are the batch limits to try.
+    """
+
+    setup = ""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.workload = table.workload
+        self.caps: NDArray[np.int64] = table.caps
+        self.size = len(table.n)
+
+    # -- what differs -------------------------------------------------------------------------
+
+    @abstractmethod
+    def tpot(self, rate_per_s: float) -> Array | None:
+        """Time per output token [s] over ``n`` at an arrival rate; None when prefills alone fill
+        the replica."""
+
+    @abstractmethod
+    def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
+        """Wait for the prefill server and latency of a prefill [s] of shape (len(running), k),
+        when an arrival meets ``running`` sequences."""
+
+    @abstractmethod
+    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+        """Share of token gaps that a prefill lengthens, by how much [s], weights, prefill load."""
+
+    # -- questions ----------------------------------------------------------------------------
+
+    def check(self, rate_per_s: float, cv2: float) -> Verdict:
+        """Whether a rate [1/s] per replica holds, and under which batch limit."""
+        if not self.caps.size:
+            return Verdict(False, 0, "memory")
+        tpot = self.tpot(rate_per_s)
+        if tpot is None:
+            return Verdict(False, 0, "throughput")
+        chain = Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
+        index = self.caps - 1
+        held = {"throughput": chain.ratio()[index] < 1.0}
+        target = self.workload.slo("tpot")
+        if target:
+            held["tpot"] = chain.token_share_within(target.limit_s)[index] >= _level(target)
+        target = self.workload.slo("ttft")
+        if target:
+            held["ttft"] = self._in_time(target, chain, rate_per_s, cv2, _all(held))
+        return self._judge(held, chain, rate_per_s, cv2)
+
+    def _in_time(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float,
+                 others: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether TTFT holds per cap; caps that fail anyway are not asked (left False).
+
+        The largest cap is tried alone first: where it holds, no other is needed.
+        """
+        answer = np.zeros(len(self.caps), dtype=bool)
+        places = np.flatnonzero(others) if others.any() else np.arange(len(self.caps))
+        wait, latency = self._ttft(chain, rate_per_s, cv2)
+        for chosen in (places[-1:], places):
+            within = share_within(target.limit_s, wait.at(chosen), latency[chosen],
+                                  self.table.prompt_weights)
+            answer[chosen] = within >= _level(target)
+            if answer.any():
+                break
+        return answer
+
+    def _judge(self, held: dict[str, NDArray[np.bool_]], chain: Chain, rate_per_s: float,
+               cv2: float) -> Verdict:
+        good = _all(held)
+        if not good.any():
+            return Verdict(False, 0, _first_failure(held))
+        slow = [s for s in (self.workload.slo("itl"), self.workload.slo("e2e")) if s]
+        if not slow:
+            return Verdict(True, int(self.caps[good][-1]))
+        failed = ""
+        for place in np.flatnonzero(good)[::-1]:
+            if place % 4 and place != 0:
+                continue
+            cap = int(self.caps[place])
+            failed = self._late(slow, self._latencies(chain, rate_per_s, cv2, cap, slow))
+            if not failed:
+                return Verdict(True, cap)
+        return Verdict(False, 0, failed or slow[0].metric)
+
+    def _late(self, targets: list[Slo], seen: Latencies) -> str:
+        values = {"itl": seen.itl_s, "e2e": seen.e2e_s}
+        for target in targets:
+            if values[target.metric][f"p{target.percentile:g}"] > target.limit_s:
+                return target.metric
+        return ""
+
+    def _ttft(self, chain: Chain, rate_per_s: float, cv2: float) -> tuple[Wait, Array]:
+        probability, given = chain.waiting()
+        index = self.caps - 1
+        running = chain.mean_running_by_cap()[index]
+        wait, latency = self.prefill(rate_per_s, cv2, running)
+        return wait + admission_wait(probability[index], given[index]), latency
+
+    def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
+        """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""
+        tpot = self.tpot(rate_per_s)
+        if tpot is None:
+            return math.inf, math.inf
+        chain = Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
+        running = chain.mean_running(cap)
+        wait, latency = self.prefill(rate_per_s, cv2, np.array([running]))
+        ttft = float(wait.mean_s[0]) + float(latency[0] @ self.table.prompt_weights)
+        return ttft, running / max(chain.load, 1e-300)
+
+    def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
+        """What users see at a rate [1/s] per replica under a batch limit; None when unstable."""
+        tpot = self.tpot(rate_per_s)
+        if tpot is None:
+            return None
+        chain = Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
+        if chain.ratio()[cap - 1] >= 1.0:
+            return None
+        return self._latencies(chain, rate_per_s, cv2, cap, list(self.workload.slos))
+
+    def _latencies(self, chain: Chain, rate_per_s: float, cv2: float, cap: int,
+                   slos: list[Slo]) -> Latencies:
+        levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in slos)}))
+        running = chain.mean_running(cap)
+        wait, latency = self.prefill(rate_per_s, cv2, np.array([running]))
+        probability, given = chain.waiting()
+        wait = wait + admission_wait(probability[cap - 1 : cap], given[cap - 1 : cap])
+        weights = self.table.prompt_weights
+        one = Wait(wait.busy[0], wait.mean_s[0], wait.second_s2[0])
+        mean = float(one.mean_s) + float(latency[0] @ weights)
+        ttft = figures(mean, levels, sum_percentiles(one, latency[0], weights, levels))
+        tpot_values = [chain.token_percentile(chain.tpot_s[:cap], cap, p / 100.0) for p in levels]
+        tpot = figures(running / max(chain.load, 1e-300), levels, tpot_values)
+        base_values = [chain.token_percentile(self.gap(chain.tpot_s)[:cap], cap, p / 100.0)
+                       for p in levels]
+        share, stall, stall_weights, load = self.stalls(rate_per_s, running)
+        itl = gap_percentiles(stall, stall_weights, share,
+                              figures(tpot["mean"], levels, base_values))
+        tpot["mean"] = min(max(tpot["mean"], float(chain.tpot_s[0])), float(chain.tpot_s[cap - 1]))
+        itl["mean"] = max(itl["mean"], tpot["mean"])
+        return Latencies(ttft, tpot, itl, e2e_figures(ttft, tpot, self.workload), running, load,
+                         {"admission_wait_share": float(probability[cap - 1])})
+
+    def gap(self, tpot_s: Array) -> Array:
+        """Gap between two tokens when no prefill falls into it [s] over ``n``."""
+        return self.table.decode_s[: len(tpot_s)]
+
+
+def _level(target: Slo) -> float:
+    return target.percentile / 100.0 - 1e-9
+
+
+def _all(held: dict[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    return np.asarray(np.logical_and.reduce(list(held.values())))
+
+
+def _first_failure(held: dict[str, NDArray[np.bool_]]) -> str:
+    """The constraint without which some cap would do, else the one that fails most."""
+    for name in held:
+        others = [v for k, v in held.items() if k != name]
+        if others and np.logical_and.reduce(others).any():
+            return name
+    return min(held, key=lambda name: int(held[name].sum()))
+
+
+def representative(value: float) -> int:
+    """A whole number of running sequences that stands for a mean (rounded up, at least 1)."""
+    return max(1, math.ceil(value - 1e-9))

@@ -1,0 +1,208 @@
+"""Prefill and decode on pools of their own, joined by a KV transfer.
+
+The prefill pool is a set of M/G/1 servers; the decode pool a chain without interference. TTFT as
+the client sees it (vLLM, Dynamo) is prefill queue + prefill + transfer + wait for a place + first
+decode step; ``prefill_done`` (DistServe, Splitwise, Mooncake) stops after the prefill. DistServe
+(OSDI 2024) section 4; Splitwise (ISCA 2024) section 4 on layer-wise transfer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.collectives import kv_transfer_s
+from planner.queueing import (
+    PERCENTILES,
+    Chain,
+    Wait,
+    admission_wait,
+    mg1_wait,
+    no_wait,
+    share_within,
+    sum_percentiles,
+)
+from planner.roofline import StepBatch, sequence_cache_bytes
+from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
+from planner.setups.continuous import RESIDUAL, Array
+
+ADMISSION_SHARE = 0.01
+"""Most requests that may wait for a place in a decode batch; sizes the two pools apart."""
+
+
+class DecodePool:
+    """Decode replicas: continuous batching without prefills.
+
+    Parameters
+    ----------
+    table : Table
+    """
+
+    setup = "disaggregated"
+    role = "decode"
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.workload = table.workload
+        self.caps = table.caps
+
+    def check(self, rate_per_s: float, cv2: float) -> Verdict:
+        """Whether a rate [1/s] per replica holds TPOT with hardly any wait for admission."""
+        if not self.caps.size:
+            return Verdict(False, 0, "memory")
+        chain = self.chain(rate_per_s, cv2)
+        index = self.caps - 1
+        good = (chain.ratio()[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
+        failed = "throughput"
+        for metric in ("tpot", "itl"):
+            target = self.workload.slo(metric)
+            if target:
+                share = chain.token_share_within(target.limit_s)[index]
+                held = share >= target.percentile / 100.0 - 1e-9
+                failed = metric if not (good & held).any() and held.sum() < good.sum() else failed
+                good = good & held
+        return Verdict(True, int(self.caps[good][-1])) if good.any() else Verdict(False, 0, failed)
+
+    def chain(self, rate_per_s: float, cv2: float) -> Chain:
+        """The running sequences at an arrival rate."""
+        return Chain.of(rate_per_s, self.workload.output.mean, self.table.decode_s, cv2)
+
+    def first_step_s(self, chain: Chain, cap: int) -> float:
+        """Rest of the running step plus the first step [s] at the mean batch."""
+        running = chain.mean_running(cap)
+        step = float(np.interp(running, self.table.n, self.table.step_s))
+        return (1.0 + RESIDUAL) * step
+
+    @staticmethod
+    def admission(chain: Chain, cap: int) -> Wait:
+        """Wait for a place in the batch."""
+        probability, given = chain.waiting()
+        return admission_wait(probability[cap - 1], given[cap - 1])
+
+
+class PrefillPool:
+    """Prefill replicas that pack ``batch`` prompts when they queue.
+
+    Parameters
+    ----------
+    table : Table
+    batch : int
+        Prompts packed into one pass.
+    """
+
+    setup = "disaggregated"
+    role = "prefill"
+
+    def __init__(self, table: Table, batch: int = 1) -> None:
+        self.table = table
+        self.workload = table.workload
+        self.batch = batch
+        tokens = table.prompt_tokens
+        cached = self.workload.prompt.tokens - tokens
+        request_s = table.deployment.profile.request_s
+        self.latency_s = table.prefill_s if batch == 1 else request_s + np.asarray(
+            table.model.seconds(StepBatch(prefill_tokens=tokens * batch,
+                                          prefill_sequences=float(batch), cached=cached)))
+        self.service_s = self.latency_s / batch * table.occupancy
+
+    @property
+    def fits(self) -> bool:
+        """Whether the cache of the packed prompts fits."""
+        return self.table.memory_cap >= self.batch
+
+    def check(self, rate_per_s: float, cv2: float, handover_s: Array | float = 0.0,
+              admission: Wait | None = None) -> Verdict:
+        """Whether TTFT holds when hand-over and admission come on top.
+
+        Parameters
+        ----------
+        handover_s : float or ndarray, shape (k,)
+            [s] transfer and first decode step, per point of the prompt lengths.
+        admission : Wait, optional
+            Wait on the decode side.
+        """
+        if not self.fits:
+            return Verdict(False, 0, "memory")
+        wait = mg1_wait(rate_per_s, self.service_s, self.table.prompt_weights, cv2)
+        if not np.isfinite(wait.mean_s):
+            return Verdict(False, 0, "throughput")
+        target = self.workload.slo("ttft")
+        if target is None:
+            return Verdict(True, self.batch)
+        total = wait + (admission or no_wait())
+        within = share_within(target.limit_s, total, self.latency_s + handover_s,
+                              self.table.prompt_weights)
+        held = float(within) >= target.percentile / 100.0 - 1e-9
+        return Verdict(held, self.batch if held else 0, "" if held else "ttft")
+
+    def wait(self, rate_per_s: float, cv2: float) -> Wait:
+        """Wait for the prefill server."""
+        return mg1_wait(rate_per_s, self.service_s, self.table.prompt_weights, cv2)
+
+    def load(self, rate_per_s: float) -> float:
+        """Utilisation of a replica."""
+        return rate_per_s * float(self.service_s @ self.table.prompt_weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A prefill and a decode pool that serve the same requests."""
+
+    prefill: PrefillPool
+    decode: DecodePool
+
+    def transfer_s(self) -> Array:
+        """Seconds [s] that the KV transfer adds after the prefill, per point of the prompts.
+
+        The whole prompt's cache moves; layer by layer while the prefill still computes, so only
+        the part that does not hide behind it, and the last layer, come on top.
+        """
+        source, target = self.prefill.table.deployment, self.decode.table.deployment
+        tokens = self.prefill.workload.prompt.tokens
+        size = sequence_cache_bytes(source.llm, tokens, source.kv, 1)
+        whole = kv_transfer_s(size, source.gpu, target.gpu, source.layout.tensor,
+                              target.layout.tensor, source.profile)
+        last_layer = whole / source.llm.layers
+        hidden = self.prefill.latency_s * (1.0 - 1.0 / source.llm.layers)
+        return np.asarray(np.maximum(whole - hidden, 0.0) + last_layer)
+
+    def handover_s(self, chain: Chain, cap: int) -> Array:
+        """Transfer and first decode step [s], per point of the prompt lengths."""
+        return self.transfer_s() + self.decode.first_step_s(chain, cap)
+
+    def means(self, rates: tuple[float, float], cv2s: tuple[float, float], cap: int
+              ) -> tuple[float, float]:
+        """Mean TTFT and TPOT [s]: what orders equal fleets."""
+        chain = self.decode.chain(rates[1], cv2s[1])
+        seen = self.prefill.latency_s + self.handover_s(chain, cap)
+        wait = self.prefill.wait(rates[0], cv2s[0])
+        ttft = float(wait.mean_s) + float(seen @ self.prefill.table.prompt_weights)
+        return ttft, chain.mean_running(cap) / max(chain.load, 1e-300)
+
+    def latencies(self, rates: tuple[float, float], cv2s: tuple[float, float], cap: int
+                  ) -> Latencies | None:
+        """What users see at the rates [1/s] of one prefill and one decode replica."""
+        chain = self.decode.chain(rates[1], cv2s[1])
+        wait = self.prefill.wait(rates[0], cv2s[0])
+        if chain.ratio()[cap - 1] >= 1.0 or not np.isfinite(wait.mean_s):
+            return None
+        slos = self.decode.workload.slos
+        levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in slos)}))
+        weights = self.prefill.table.prompt_weights
+        done = self.prefill.latency_s
+        seen = done + self.handover_s(chain, cap)
+        total = wait + self.decode.admission(chain, cap)
+        ttft = figures(float(total.mean_s) + float(seen @ weights), levels,
+                       sum_percentiles(total, seen, weights, levels))
+        tpot_s = self.decode.table.decode_s[:cap]
+        values = [chain.token_percentile(tpot_s, cap, p / 100.0) for p in levels]
+        running = chain.mean_running(cap)
+        mean = min(max(running / chain.load, float(tpot_s[0])), float(tpot_s[-1]))
+        tpot = figures(mean, levels, values)
+        extra = {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
+                 "transfer_mean_s": float(self.transfer_s() @ weights)}
+        for level, value in zip(levels, sum_percentiles(wait, done, weights, levels), strict=True):
+            extra[f"prefill_done_p{level:g}_s"] = value
+        return Latencies(ttft, tpot, dict(tpot), e2e_figures(ttft, tpot, self.decode.workload),
+                         running, self.prefill.load(rates[0]), extra)

@@ -1,0 +1,201 @@
+"""Whole numbers: the fewest replicas of a pool whose latencies hold at the peak, and its capacity.
+
+Every question to a pool is "does this arrival rate hold?", which is monotone in the rate, so both
+answers come by doubling and bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from planner.engine import EngineProfile
+from planner.hardware import Gpu
+from planner.llm import Llm
+from planner.queueing import split_arrival_cv2
+from planner.requests import Layout, PlanRequest
+from planner.roofline import Deployment
+from planner.setups.base import Latencies, Table, Verdict
+from planner.setups.chunked import Chunked
+from planner.setups.colocated import Colocated
+from planner.setups.disaggregated import DecodePool, PrefillPool
+from planner.setups.static import Static
+
+IDLE_RATE_PER_S = 1e-6
+"""[1/s] that stands for zero load: what fails here no number of replicas can mend."""
+
+Serving = Static | Colocated | Chunked
+Source = Serving | PrefillPool | DecodePool
+Check = Callable[[float, float], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Catalog values a plan works with."""
+
+    llm: Llm
+    gpus: tuple[Gpu, ...]
+    profiles: Mapping[tuple[str, str], EngineProfile]
+    """By GPU slug and weight precision."""
+    usd_per_gpu_hour: Mapping[str, float]
+    """Missing for a GPU without a price."""
+    draft: Llm | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One sized pool: its deployment, replicas and the batch limit that serves the load."""
+
+    role: str
+    table: Table
+    replicas: int
+    batch_size: int
+    token_budget: int | None
+    rate_per_s: float
+    """[1/s] of the whole pool at the peak."""
+    source: Source
+    failed_below: str
+    """Constraint that one replica fewer would miss."""
+    capacity_rps: float = 0.0
+
+    @property
+    def deployment(self) -> Deployment:
+        """What a replica runs."""
+        return self.table.deployment
+
+    @property
+    def gpus(self) -> int:
+        """GPUs without spares."""
+        return self.replicas * self.deployment.layout.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A setup that works: its pools and what users see at the peak."""
+
+    setup: str
+    weights: str
+    kv: str
+    pools: tuple[Pool, ...]
+    latencies: Latencies
+
+    @property
+    def gpus(self) -> int:
+        """GPUs without spares, one region."""
+        return sum(p.gpus for p in self.pools)
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A setup on a layout that cannot work, and why."""
+
+    setup: str
+    gpu: str
+    layout: Layout
+    weights: str
+    reason: str
+    detail: str
+
+
+# -- whole numbers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The smallest number of replicas that holds, and what fails with one fewer."""
+
+    replicas: int
+    verdict: Verdict
+    failed_below: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No number of replicas up to the limit holds.
+
+    Attributes
+    ----------
+    failed : str
+        The constraint in the way.
+    at_zero_load : bool
+        True when it already fails with no other request: more replicas never help.
+    """
+
+    failed: str
+    at_zero_load: bool
+
+
+def smallest(check: Check, request: PlanRequest, limit: int, known: bool = False
+             ) -> Answer | Refusal:
+    """Fewest replicas whose share of the peak holds with the target headroom.
+
+    Each of R replicas is asked for ``peak / (R u)`` with u the target utilisation, so that the
+    load is at most u of what it could carry.
+
+    Parameters
+    ----------
+    check : callable
+        ``check(rate_per_s, arrival_cv2) -> Verdict``.
+    limit : int
+        Most replicas.
+    known : bool
+        ``limit`` comes from a fleet that is already as good: ask it first.
+    """
+    if not (idle := check(IDLE_RATE_PER_S, 1.0)).ok:
+        return Refusal(idle.failed, True)
+    peak = request.workload.requests_per_s / request.limits.target_utilization
+    asked: dict[int, Verdict] = {}
+
+    def holds(replicas: int) -> bool:
+        cv2 = split_arrival_cv2(request.workload.arrival_cv, replicas)
+        asked[replicas] = check(peak / replicas, cv2)
+        return asked[replicas].ok
+
+    if limit < 1 or (known and not holds(limit)):
+        return Refusal("max_gpus", False)
+    low, high = 0, limit if known else 1
+    while not known and high < limit and not holds(high):
+        low, high = high, min(high * 2, limit)
+    if high not in asked and not holds(high):
+        return Refusal(asked[high].failed, False)
+    if not asked[high].ok:
+        return Refusal(asked[high].failed, False)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return Answer(high, asked[high], asked[low].failed if low in asked else "")
+
+
+def share(request: PlanRequest, replicas: int) -> tuple[float, float]:
+    """Rate [1/s] and squared CV of the arrivals at one of ``replicas`` at the peak."""
+    return (request.workload.requests_per_s / replicas,
+            split_arrival_cv2(request.workload.arrival_cv, replicas))
+
+
+def capacity_rps(check: Check, request: PlanRequest, replicas: int) -> float:
+    """Highest rate [1/s] of one of ``replicas`` that holds, to 0.5 %.
+
+    Starts from the rate that sizing has shown to hold; doubles, then bisects.
+    """
+    cv2 = split_arrival_cv2(request.workload.arrival_cv, replicas)
+    low = request.workload.requests_per_s / request.limits.target_utilization / replicas
+    step = 1.0 / max(replicas - 1, 1)
+    high = low * (1.0 + step)
+    while check(high, cv2).ok:
+        low, high = high, high * 2.0
+    while high - low > 0.005 * low:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if check(middle, cv2).ok else (low, middle)
+    return low
+
+
+def first_failure(check: Check, request: PlanRequest, pool: Pool) -> str:
+    """What limits a pool: the constraint that one replica fewer, or 5 % more load, would miss."""
+    if pool.failed_below:
+        return pool.failed_below
+    return check(pool.capacity_rps * 1.05, share(request, pool.replicas)[1]).failed
+
+
+def pool_value(pools: Iterable[Pool], per_gpu: Mapping[str, float]) -> float:
+    """Sum of GPUs times a value per GPU of their kind (USD/h, W, or 1)."""
+    return sum(p.gpus * per_gpu[p.deployment.gpu.slug] for p in pools)
