@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from planner.workload import Workload
 
 SETUPS = ("static", "colocated", "chunked", "disaggregated")
-COMMITMENTS = ("on_demand", "spot", "reserved_1y", "reserved_3y", "owned")
+COMMITMENTS = ("on_demand", "spot", "reserved_1y", "reserved_3y", "owned",
+               "capacity_block", "tco_hyperscaler", "tco_neocloud")
+"""How a GPU-hour is bought. ``capacity_block`` is a dated reservation sold by the day; the two
+``tco_`` kinds are estimates of what owning costs a hyperscaler or a GPU cloud, not offers."""
 OBJECTIVES = ("cost", "gpus", "power")
 
 
@@ -105,6 +109,10 @@ class PlanRequest:
     power_cap_w: float | None = None
     objective: str = "cost"
     measured: dict[str, MeasuredWorker] = field(default_factory=dict)
+    stated: dict[str, Any] = field(default_factory=dict)
+    """The workload in the words of the request (``{"mean", "p95"}``, requests per day), to echo."""
+    assumptions: tuple[dict[str, Any], ...] = ()
+    """What reading the request had to assume: rows of name, value, unit and source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +145,5 @@ class EstimateRequest:
     speculative: Speculative | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    many: bool = False
+    """Whether the request gave a list of batches, so that the answer is a list of steps."""

@@ -1,0 +1,1 @@
+"""Seed tables, the loader, and the catalog as a value."""

@@ -1,0 +1,91 @@
+"""Loading a document with a schema; every refusal carries its JSON pointer. No Flask here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from marshmallow import RAISE, Schema, ValidationError
+
+from planner.errors import InvalidValue
+
+
+class StrictSchema(Schema):
+    """Base of all schemas: unknown fields are refused, the order is kept."""
+
+    class Meta:
+        """Schema options."""
+
+        unknown = RAISE
+
+    error_messages = {  # noqa: RUF012 - marshmallow's own convention
+        "unknown": "unknown field",
+        "type": "must be an object",
+    }
+
+
+class InvalidDocument(InvalidValue):
+    """A document with one or more fields at fault.
+
+    Attributes
+    ----------
+    errors : list of (pointer, message)
+    """
+
+    def __init__(self, errors: list[tuple[str, str]]) -> None:
+        pointer, message = errors[0]
+        super().__init__(message, pointer)
+        self.errors = errors
+
+
+def load_document(schema: Schema, document: Any) -> dict[str, Any]:
+    """Deserialize a document.
+
+    Raises
+    ------
+    InvalidDocument
+        With every field at fault.
+    """
+    try:
+        loaded: dict[str, Any] = schema.load(document)
+    except ValidationError as error:
+        raise InvalidDocument(list(pointers(error.messages))) from None
+    return loaded
+
+
+def pointers(messages: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Pairs of JSON pointer and message from marshmallow's nested messages.
+
+    Examples
+    --------
+    >>> list(pointers({"slo": {"ttft_ms": ["must be a number"]}}))
+    [('/slo/ttft_ms', 'must be a number')]
+    """
+    if isinstance(messages, Mapping):
+        for key, inner in messages.items():
+            yield from pointers(inner, prefix if key == "_schema" else f"{prefix}/{escape(key)}")
+    elif isinstance(messages, list | tuple):
+        for inner in messages:
+            yield from pointers(inner, prefix)
+    else:
+        yield prefix, _plain(str(messages))
+
+
+def escape(key: Any) -> str:
+    """One reference token of a JSON pointer (RFC 6901); unpaired surrogates made printable."""
+    text = str(key).replace("~", "~0").replace("/", "~1")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+_PLAIN = {
+    "Missing data for required field.": "is required",
+    "Field may not be null.": "must not be null",
+    "Unknown field.": "unknown field",
+    "Invalid input type.": "must be an object",
+    "Not a valid list.": "must be a list",
+    "Not a valid mapping type.": "must be an object",
+}
+
+
+def _plain(message: str) -> str:
+    return _PLAIN.get(message, message)

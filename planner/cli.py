@@ -1,0 +1,200 @@
+"""Commands of ``flask --app app``; they need no running server."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import click
+from flask import Flask
+from flask.cli import AppGroup, with_appcontext
+from sqlalchemy.exc import SQLAlchemyError
+
+from planner.api.validation import InvalidDocument
+from planner.errors import PlannerError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+catalog_cli = AppGroup("catalog", help="The stored catalog.")
+_FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    """End with one line on stderr."""
+    click.echo(f"error: {message}", err=True)
+    sys.exit(code)
+
+
+def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn what input or the database can cause into one clear line and a non-zero exit."""
+
+    @wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except InvalidDocument as error:
+            fail("; ".join(f"{p or 'the document'}: {m}" for p, m in error.errors), 2)
+        except PlannerError as error:
+            fail(f"{error.pointer or 'the document'}: {error.message}", 2)
+        except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            fail(f"the database cannot be used ({reason}); run: flask db upgrade")
+        except OSError as error:
+            fail(f"{error.filename}: {error.strerror}")
+
+    return wrapper
+
+
+def read_document(path: Path) -> Any:
+    """A JSON file, or standard input for ``-``."""
+    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fail(f"{path}: not JSON: {error}", 2)
+
+
+@catalog_cli.command("load")
+@click.option("--force", is_flag=True, help="Also overwrite rows that were edited.")
+@one_line_errors
+def load(force: bool) -> None:
+    """Bring the database up to the shipped catalog; rows edited by hand are kept."""
+    from planner.catalog.store import load_catalog
+    from planner.extensions import db
+
+    for table, report in load_catalog(db.session, force).items():
+        click.echo(f"{table}: {report.added} added, {report.changed} changed, "
+                   f"{report.unchanged} unchanged, {report.kept} edited and kept")
+
+
+@catalog_cli.command("export")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path),
+              help="File to write; standard output otherwise.")
+@one_line_errors
+def export(output: Path | None) -> None:
+    """Write the stored catalog as one JSON document."""
+    from planner.api.plan_service import plain
+    from planner.catalog.store import TABLES, row_fields
+    from planner.extensions import db
+
+    document = {t.__tablename__: [row_fields(r) for r in db.session.query(t)] for t in TABLES}
+    text = json.dumps(plain(document), indent=1)
+    if output is None:
+        click.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
+
+
+@click.command("import-model")
+@_FILE
+@click.option("--slug", help="Name in the catalog; default: the file's, in lower case.")
+@click.option("--hf-id", help="Hugging Face id.")
+@with_appcontext
+@one_line_errors
+def import_model(file: Path, slug: str | None, hf_id: str | None) -> None:
+    """Add a model from its config.json."""
+    from planner.api.models import ModelInSchema, columns
+    from planner.api.validation import load_document
+
+    config = read_document(file)
+    if not (isinstance(config, dict) and "hf_config" in config):
+        config = {"slug": slug or _slug_of(file), "hf_config": config}
+    if hf_id:
+        config["hf_id"] = hf_id
+    row = columns(load_document(ModelInSchema(), config))
+    _store_model(row)
+    click.echo(f"{row['slug']}: {row['architecture']}")
+
+
+def _slug_of(file: Path) -> str:
+    # A config lies in a directory named after its model as often as it carries the name itself.
+    stem = file.parent.name if file.stem == "config" and file.parent.name else file.stem
+    return stem.split("__")[-1].lower()
+
+
+def _store_model(row: dict[str, Any]) -> None:
+    from models import LlmRow
+    from planner.extensions import db
+
+    if db.session.get(LlmRow, row["slug"]) is not None:
+        fail(f"there is a model {row['slug']!r} already; give another --slug", 2)
+    db.session.add(LlmRow(**row))
+    db.session.commit()
+
+
+@click.command("plan")
+@_FILE
+@click.option("--workbook", type=click.Path(dir_okay=False, path_type=Path),
+              help="Also write the plan as an xlsx file.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the options as CSV.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole plan as JSON.")
+@with_appcontext
+@one_line_errors
+def plan(file: Path, workbook: Path | None, as_csv: bool, as_json: bool) -> None:
+    """Plan the fleet that FILE (the JSON of a plan request) asks for."""
+    from planner.api.plan_schema import parse_plan
+    from planner.api.plan_service import make
+    from planner.report import option_rows, print_plan
+
+    made = make(parse_plan(read_document(file), _saved_workload), _catalog())
+    if workbook is not None:
+        from planner.workbook import write_plan
+
+        workbook.write_bytes(write_plan(made.document, made.points, made.snapshot))
+    if as_json:
+        click.echo(json.dumps(made.document, indent=1))
+    elif as_csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(option_rows(made.document))
+    else:
+        print_plan(made.document)
+
+
+@click.command("estimate")
+@_FILE
+@click.option("--json", "as_json", is_flag=True, help="Print the whole estimate as JSON.")
+@with_appcontext
+@one_line_errors
+def estimate(file: Path, as_json: bool) -> None:
+    """Time and memory of the engine step that FILE (JSON) describes."""
+    from planner.api.estimate_schema import parse_estimate
+    from planner.api.plan_service import estimate as evaluate
+    from planner.report import print_estimate
+
+    document = evaluate(parse_estimate(read_document(file)), _catalog())
+    if as_json:
+        click.echo(json.dumps(document, indent=1))
+    else:
+        print_estimate(document)
+
+
+def _saved_workload(slug: str) -> Any:
+    from planner.api.workloads import saved_workload
+
+    return saved_workload(slug)
+
+
+def _catalog() -> Any:
+    """The stored catalog; the shipped one where nothing was loaded yet."""
+    from planner.catalog.shipped import shipped_catalog
+    from planner.catalog.store import catalog_from_db
+    from planner.extensions import db
+
+    try:
+        stored = catalog_from_db(db.session)
+    except SQLAlchemyError:
+        stored = None
+    if stored is not None and stored.gpus:
+        return stored
+    click.echo("note: no catalog is loaded; using the shipped one", err=True)
+    return shipped_catalog()
+
+
+def register_commands(app: Flask) -> None:
+    """Give an app its commands."""
+    for command in (catalog_cli, import_model, plan, estimate):
+        app.cli.add_command(command)

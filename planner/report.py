@@ -1,0 +1,121 @@
+"""Plans and estimates as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Document = Mapping[str, Any]
+_CSV_FIELDS = ("rank", "setup", "weights", "kv", "gpus", "nodes", "usd_per_hour", "usd_per_month",
+               "usd_per_million_tokens", "power_kw", "limited_by")
+_LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
+
+
+def layout(pool: Document) -> str:
+    """A pool in short: replicas, GPU and the degrees of parallelism above one."""
+    names = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "expert_parallel": "ep",
+             "data_parallel": "dp"}
+    degrees = [f"{short}{pool[name]}" for name, short in names.items() if (pool.get(name) or 1) > 1]
+    return " ".join([f"{pool.get('replicas', '?')}x {pool.get('gpu', '?')}", *degrees])
+
+
+def option_rows(plan: Document) -> list[list[Any]]:
+    """The options of a plan as rows under a header, for CSV."""
+    quantiles = [(m, q) for m in _LATENCIES for q in ("p50", "p90", "p99")]
+    header = [*_CSV_FIELDS, "layout", *(f"{m.removesuffix('_ms')}_{q}_ms" for m, q in quantiles)]
+    rows = [[*(option.get(f) for f in _CSV_FIELDS),
+             " + ".join(map(layout, option.get("pools", []))),
+             *((option.get(m) or {}).get(q) for m, q in quantiles)]
+            for option in plan["options"]]
+    return [header, *rows]
+
+
+def print_plan(plan: Document, console: Console | None = None, most: int = 10) -> None:
+    """Print a plan: its best options, why the first wins, and what cannot work.
+
+    Parameters
+    ----------
+    plan : mapping
+        The body that ``POST /plans`` answers.
+    console : Console, optional
+    most : int
+        Options to show.
+    """
+    console = console or Console()
+    if plan["options"]:
+        console.print(_options_table(plan["options"][:most]))
+        console.print(why(plan), highlight=False)
+    else:
+        console.print("Nothing meets the targets.", style="bold")
+    for reason, count in _reasons(plan["infeasible"]):
+        console.print(f"not possible: {reason} ({count} combinations)", highlight=False)
+    for advice in plan["advice"]:
+        console.print(f"advice: {advice.get('message', '')}", highlight=False)
+
+
+def _options_table(options: Iterable[Document]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("#", "setup", "GPUs", "layout", "USD/h", "TTFT p90", "TPOT p90", "limit"):
+        table.add_column(name, justify="left" if name in ("setup", "layout", "limit") else "right",
+                         overflow="fold")
+    for option in options:
+        table.add_row(
+            str(option.get("rank", "")), str(option.get("setup", "")), str(option.get("gpus", "")),
+            "\n".join(map(layout, option.get("pools", []))), _money(option.get("usd_per_hour")),
+            _ms(option, "ttft_ms"), _ms(option, "tpot_ms"), str(option.get("limited_by") or ""))
+    return table
+
+
+def why(plan: Document) -> str:
+    """Why the first option wins, in one sentence."""
+    best, others = plan["options"][0], plan["options"][1:]
+    objective = plan["request"]["objective"]
+    unit = {"cost": "usd_per_hour", "gpus": "gpus", "power": "power_kw"}[objective]
+    text = f"{best['setup']} on {' + '.join(map(layout, best.get('pools', [])))} has the lowest "
+    text += {"cost": "cost", "gpus": "number of GPUs", "power": "power"}[objective]
+    second = others[0].get(unit) if others else None
+    if second and best.get(unit):
+        text += f", {100 * (1 - best[unit] / second):.0f} % below the next"
+    if best.get("limited_by"):
+        text += f"; {best['limited_by']} limits it"
+    return text + "."
+
+
+def _reasons(infeasible: Iterable[Document]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for row in infeasible:
+        counts[row["reason"]] = counts.get(row["reason"], 0) + 1
+    return sorted(counts.items(), key=lambda pair: -pair[1])
+
+
+def print_estimate(document: Document, console: Console | None = None) -> None:
+    """Print an estimate: the step, what binds it, its terms and the memory of one GPU."""
+    console = console or Console()
+    for step in document.get("steps") or [document]:
+        console.print(f"step {_number(step.get('step_ms'))} ms, bound by {step.get('bound')}",
+                      highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("term", "ms", "bound"):
+        table.add_column(name, justify="right" if name == "ms" else "left")
+    for term in document.get("terms") or []:
+        table.add_row(str(term.get("name")), _number(term.get("ms")), str(term.get("bound")))
+    if table.row_count:
+        console.print(table)
+    for name, value in (document.get("memory") or {}).items():
+        console.print(f"{name}: {value if isinstance(value, bool) else _number(value)}",
+                      highlight=False)
+
+
+def _ms(option: Document, name: str) -> str:
+    return _number((option.get(name) or {}).get("p90"))
+
+
+def _money(value: Any) -> str:
+    return "–" if value is None else f"{value:,.2f}"
+
+
+def _number(value: Any) -> str:
+    return "–" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)

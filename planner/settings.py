@@ -1,0 +1,100 @@
+"""Settings of the service: one table that validates, gives defaults and documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    Attributes
+    ----------
+    name : str
+        Environment variable, and key of the Flask configuration.
+    kind : callable
+        ``str``, ``int`` or ``float``.
+    default : object
+    description : str
+    allowed : tuple of str
+        Values that may be given; empty for any.
+    """
+
+    name: str
+    kind: Callable[[str], Any]
+    default: Any
+    description: str
+    allowed: tuple[str, ...] = ()
+
+
+SETTINGS = (
+    Setting("DATABASE_URL", str, "",
+            "Database as an SQLAlchemy URL. Empty: the SQLite file instance/planner.sqlite3. "
+            "PostgreSQL: postgresql+psycopg://user:password@host/name."),
+    Setting("PLANNER_MAX_BODY_BYTES", int, 5_000_000, "Largest request body [B]; above it 413."),
+    Setting("PLANNER_PAGE_LIMIT", int, 100, "Items of a list when the request gives no limit."),
+    Setting("PLANNER_PAGE_LIMIT_MAX", int, 1000, "Largest limit that a list accepts."),
+    Setting("PLANNER_SQLITE_BUSY_MS", int, 10_000,
+            "How long a SQLite writer waits for another one [ms]."),
+    Setting("PLANNER_LOG_LEVEL", str, "info", "Least severe log line written.",
+            ("debug", "info", "warning", "error")),
+    Setting("PLANNER_LOG_FORMAT", str, "json", "Form of a log line.", ("json", "console")),
+)
+"""Every setting of the service."""
+
+
+def load_settings(overrides: Mapping[str, Any] | None = None,
+                  environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Settings from defaults, then the environment, then ``overrides``.
+
+    Raises
+    ------
+    ValueError
+        With the name of the setting and what is allowed.
+
+    Examples
+    --------
+    >>> load_settings(environ={"PLANNER_PAGE_LIMIT": "20"})["PLANNER_PAGE_LIMIT"]
+    20
+    """
+    source = os.environ if environ is None else environ
+    values = {s.name: _read(s, source) for s in SETTINGS}
+    values.update(overrides or {})
+    return values
+
+
+def _read(setting: Setting, environ: Mapping[str, str]) -> Any:
+    text = environ.get(setting.name, "")
+    if text == "":
+        return setting.default
+    if setting.allowed and text not in setting.allowed:
+        words = ", ".join(setting.allowed)
+        raise ValueError(f"{setting.name} must be one of {words}; got {text!r}")
+    try:
+        return setting.kind(text)
+    except ValueError:
+        kind = getattr(setting.kind, "__name__", "value")
+        raise ValueError(f"{setting.name} must be a {kind}; got {text!r}") from None
+
+
+def database_url(values: Mapping[str, Any]) -> str:
+    """The database of a configuration; creates the directory of the default SQLite file.
+
+    ``postgres://`` and ``postgresql://`` as hosting services print them get the psycopg driver.
+    """
+    url: str = values["DATABASE_URL"]
+    if not url:
+        path = ROOT / "instance" / "planner.sqlite3"
+        path.parent.mkdir(exist_ok=True)
+        return f"sqlite:///{path}"
+    for prefix in ("postgres://", "postgresql://"):
+        if url.startswith(prefix):
+            return "postgresql+psycopg://" + url.removeprefix(prefix)
+    return url
