@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from planner.architectures import quantization
-from planner.architectures.config import Fields, class_names, show, text_section
+from planner.architectures.config import Fields, class_names, class_of, show, text_section
 from planner.architectures.decoder import Rules, decode
 from planner.architectures.deepseek_v4 import deepseek_v4
 from planner.architectures.extra import vision_tower
@@ -46,6 +46,7 @@ _SPECIAL: Final[dict[str, Builder]] = {
     "KimiVLForConditionalGeneration": deepseek,
     "GlmMoeDsaForCausalLM": deepseek, "Glm4MoeLiteForCausalLM": deepseek,
     "Mistral4ForCausalLM": deepseek_v2, "mistral4": deepseek_v2,
+    "MistralLarge3ForCausalLM": deepseek_v2,
     "DeepseekV4ForCausalLM": deepseek_v4,
     "Gemma4ForConditionalGeneration": gemma4, "Gemma4ForCausalLM": gemma4,
     "gemma4_text": gemma4,
@@ -61,7 +62,7 @@ _SPECIAL: Final[dict[str, Builder]] = {
     "MiniMaxM1ForCausalLM": minimax, "MiniMaxText01ForCausalLM": minimax,
     "MiniMaxForCausalLM": minimax,
     "MiniMaxM3SparseForConditionalGeneration": minimax_m3,
-    "MiniMaxM3SparseForCausalLM": minimax_m3,
+    "MiniMaxM3SparseForCausalLM": minimax_m3, "MiniMaxM3VLForCausalLM": minimax_m3,
     "KimiLinearForCausalLM": kimi_linear,
     "Lfm2ForCausalLM": lfm2, "Lfm2MoeForCausalLM": lfm2, "lfm2": lfm2,
     "DeciLMForCausalLM": decilm,
@@ -69,7 +70,7 @@ _SPECIAL: Final[dict[str, Builder]] = {
     "DbrxForCausalLM": dbrx,
     "MiMoV2FlashForCausalLM": mimo_v2,
     "Step3p5ForCausalLM": step3, "Step3p7FlashForCausalLM": step3,
-    "Step3p7ForConditionalGeneration": step3,
+    "Step3p7ForConditionalGeneration": step3, "step3p5": step3, "step3p7": step3,
     "GPTBigCodeForCausalLM": gpt_bigcode,
     "MPTForCausalLM": mpt, "MptForCausalLM": mpt,
     "OPTForCausalLM": opt,
@@ -162,22 +163,21 @@ def _with_outer_keys(top: Fields, text: Fields) -> Fields:
 
 
 def _family(top: Fields, text: Fields) -> tuple[str, Builder]:
-    names = class_names(top, text)
-    for found in names:
-        if found in _FAMILIES:
-            _refuse_encoders(names[:1] if found == names[0] else names)
-            return names[0], _FAMILIES[found]
-    _refuse_encoders(names, top.data.get("is_encoder_decoder") is True)
+    names, own = class_names(top, text), class_of(top)
+    first = own[0] if own else (names[0] if names else "")
+    found = next((n for n in names if n in _FAMILIES), None)
+    _refuse_others(first, names, top.data.get("is_encoder_decoder") is True and not found)
+    if found is not None:
+        return first, _FAMILIES[found]
     raise UnknownArchitecture(
-        f"no rules for the class {show(names[0] if names else None)} with model_type "
+        f"no rules for the class {show(first or None)} with model_type "
         f"{show(top.data.get('model_type'))}; it can be given by its fields instead "
         f"({_NEEDED}, and for experts num_experts, num_experts_per_tok, moe_intermediate_size)",
         top.at("architectures"))
 
 
-def _refuse_encoders(names: list[str], encoder_decoder: bool = False) -> None:
+def _refuse_others(first: str, names: list[str], encoder_decoder: bool) -> None:
     """Say plainly why a model that does not write text from a prompt alone is not planned."""
-    first = names[0] if names else ""
     if first in _FAMILIES:
         return
     if _ENCODER.search(first) and not first.endswith(("LMHeadModel", "ChatModel", "ChatGLMModel")):

@@ -198,12 +198,22 @@ def text_section(top: Fields) -> Fields:
 
 
 def class_names(top: Fields, text: Fields) -> list[str]:
-    """Names that may say which family it is, the most telling first."""
+    """Names that may say which family it is, the most telling first.
+
+    A wrapper's text section comes before the wrapper: one wrapper class serves several families
+    (Mistral3ForConditionalGeneration holds ``mistral``, ``ministral3`` or ``mistral4``).
+    """
     names: list[str] = []
-    for section in (top, text):
-        listed = section.data.get("architectures")
-        if isinstance(listed, Sequence) and not isinstance(listed, str):
-            names += [n for n in listed[:1] if isinstance(n, str)]
-    names += [n for n in (text.data.get("model_type"), top.data.get("model_type"))
-              if isinstance(n, str)]
+    for section in (text, top) if text is not top else (top,):
+        names += class_of(section)
+        kind = section.data.get("model_type")
+        names += [kind] if isinstance(kind, str) else []
     return names
+
+
+def class_of(section: Fields) -> list[str]:
+    """The class in ``architectures``, if there is one."""
+    listed = section.data.get("architectures")
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        return [n for n in listed[:1] if isinstance(n, str)]
+    return []

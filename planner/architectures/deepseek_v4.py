@@ -35,7 +35,10 @@ def deepseek_v4(f: Fields) -> Body:
                f.count("index_head_dim"), f.count("index_topk"), f.count("sliding_window"))
     ratios = _ratios(f, f.layers())
     hashed = f.count("num_hash_layers", default=0, low=0)
-    layers = tuple(_layer(f, s, ratio, hashes=i < hashed) for i, ratio in enumerate(ratios))
+    kinds = f.words("mlp_layer_types", length=len(ratios)) or [
+        "hash_moe" if i < hashed else "moe" for i in range(len(ratios))]
+    layers = tuple(_layer(f, s, ratio, hashes=kind == "hash_moe")
+                   for ratio, kind in zip(ratios, kinds, strict=True))
     body = finish(f, s.hidden, layers)
     streams = f.count("hc_mult", high=1_000)
     head = streams * (streams * s.hidden + 1) + 1

@@ -118,6 +118,6 @@ def _layer3n(f: Fields, s: Shape, width: int, *, slides: bool, reuses: bool) -> 
             Weight("altup", Role.NORM, altup, sharded=False))
     attn = Attention(
         hidden=s.hidden, heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim,
-        own_kv=not reuses, vectors=s.head_dim * 2,
+        own_kv=not reuses, vectors=s.head_dim * (1 if reuses else 2),
         window=f.count("sliding_window", default=512) if slides else None)
     return layer(attn.mixer(), dense(s.hidden, width), (*norm(6 * s.hidden), *side))

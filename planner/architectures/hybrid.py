@@ -232,11 +232,15 @@ def kimi_linear(f: Fields) -> Body:
                   f.optional("q_lora_rank"), f.count("kv_lora_rank"),
                   f.count("qk_nope_head_dim"), f.count("qk_rope_head_dim"),
                   f.count("v_head_dim"))
-    conf = f.section("linear_attn_config") or Fields({}, f.at("linear_attn_config"))
-    delta = KimiDelta(hidden=hidden, heads=conf.count("num_heads"),
-                      head_dim=conf.count("head_dim"),
-                      kernel=conf.count("short_conv_kernel_size", default=4)).mixer()
-    full = conf.items("full_attn_layers") or []
+    # transformers >= 5 flattens the section: linear_num_heads, layer_types.
+    conf = f.section("linear_attn_config") or f
+    delta = KimiDelta(
+        hidden=hidden, heads=conf.count("num_heads", "linear_num_heads"),
+        head_dim=f.optional("linear_head_dim") or conf.count("head_dim"),
+        kernel=conf.count("short_conv_kernel_size", "linear_conv_kernel_dim", default=4)).mixer()
+    kinds = f.words("layer_types", length=count) or []
+    full = [i + 1 for i, kind in enumerate(kinds) if kind == "full_attention"] or (
+        conf.items("full_attn_layers") or [])
     layers = [
         layer(base.mixer() if i + 1 in full else delta,
               experts(f, Rules(source="KimiLinearConfig", router_bias=True), hidden) if moe else

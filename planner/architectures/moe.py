@@ -56,14 +56,16 @@ _BAILING: Final = Rules(
     sparse=sparse_layers)
 _ERNIE_MOE: Final = Rules(
     source="ERNIE 4.5 technical report; transformers Ernie4_5_MoeConfig", tied=True,
-    qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias", sparse=sparse_layers)
+    qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias", sparse=sparse_layers,
+    router_bias=True)
 _GRANITE_MOE: Final = Rules(
     source="Granite 3.0 report; transformers GraniteMoeConfig",
     qkv_bias="attention_bias", out_bias="attention_bias", sparse=every_layer,
     shared_width=("shared_intermediate_size",))
 _HUNYUAN_MOE: Final = Rules(
     source="Hunyuan-A13B model card; transformers HunYuanMoEV1Attention",
-    qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", sparse=every_layer)
+    qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", sparse=every_layer,
+    shared_always=True)
 _DOTS1: Final = Rules(
     source="dots.llm1, arXiv:2506.05767; transformers Dots1Config",
     qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", sparse=sparse_layers)
