@@ -116,13 +116,14 @@ class Step:
     @property
     def mfu(self) -> Array:
         """Model FLOP utilisation: FLOPs over what the peak could do in the step."""
-        return np.asarray(self.flops / np.maximum(self.seconds * self.peak_flop_per_s * self.gpus, 1e-300))
+        possible = self.seconds * self.peak_flop_per_s * self.gpus
+        return np.asarray(self.flops / np.maximum(possible, 1e-300))
 
     @property
     def mbu(self) -> Array:
         """Memory bandwidth utilisation of the step."""
-        return self.bytes / np.maximum(
-            self.seconds * self.bandwidth_bytes_per_s * self.gpus, 1e-300)
+        possible = self.seconds * self.bandwidth_bytes_per_s * self.gpus
+        return np.asarray(self.bytes / np.maximum(possible, 1e-300))
 
     @property
     def bound(self) -> NDArray[np.str_]:
@@ -133,7 +134,7 @@ class Step:
             seconds = np.broadcast_to(term.seconds, np.shape(self.seconds))
             for name in names:
                 sides[name] = sides[name] + np.where(np.asarray(term.bound) == name, seconds, 0.0)
-        return names[np.argmax(np.stack([sides[n] for n in names]), axis=0)]
+        return np.asarray(names[np.argmax(np.stack([sides[n] for n in names]), axis=0)])
 
 
 @dataclass(frozen=True, slots=True)

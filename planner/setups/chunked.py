@@ -101,3 +101,16 @@ class Chunked(Continuous):
         chunk = min(space, self.workload.new_prompt.mean)
         share = min(tokens_per_s * step / chunk, 1.0)
         return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)
+
+    def mean_field(self, n: int) -> tuple[float, float, float, float]:
+        """f = n a p / (o (C - n)) of the steps carry a chunk; lambda = n a / (o mean step).
+
+        ``a`` is the tokens a sequence gets from a step (1 without speculation). A share above 1
+        means that prompts arrive faster than the budget lets them in.
+        """
+        accepted = float(self.per_step[n - 1])
+        wanted = n * accepted / self.workload.output.mean
+        load = wanted * self.workload.new_prompt.mean / float(self.space[n - 1])
+        extra = self.extra_per_token[n - 1] * self.workload.new_prompt.mean * wanted
+        step = float(self.decode[n - 1] + extra)
+        return wanted / step, step / accepted, float(self.mixed[n - 1]), load

@@ -44,3 +44,13 @@ class Colocated(Continuous):
         step = float(np.interp(running, table.n, table.step_s))
         share = rate_per_s * step / max(1.0 - load, 1e-9)
         return share, table.prefill_s, table.prompt_weights, load
+
+    def mean_field(self, n: int) -> tuple[float, float, float, float]:
+        """lambda = n / (o D + n S), TPOT = D / (1 - lambda S), worst gap D + S."""
+        table = self.table
+        step = float(table.decode_s[n - 1])
+        prefill = float(table.prefill_s @ table.prompt_weights)
+        held = prefill * table.occupancy
+        rate = n / (self.workload.output.mean * step + n * held)
+        return (rate, step / max(1.0 - rate * held, 1e-9), float(table.step_s[n - 1]) + prefill,
+                rate * held)

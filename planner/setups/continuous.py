@@ -69,16 +69,27 @@ class Continuous(ABC):
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of token gaps that a prefill lengthens, by how much [s], weights, prefill load."""
 
+    @abstractmethod
+    def mean_field(self, n: int) -> tuple[float, float, float, float]:
+        """The rate [1/s] that keeps exactly ``n`` running, its TPOT [s], worst gap [s] and
+        prefill load."""
+
     # -- questions ----------------------------------------------------------------------------
+
+    def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
+        """The running sequences at an arrival rate; None when prefills alone fill the replica."""
+        tpot = self.tpot(rate_per_s)
+        if tpot is None:
+            return None
+        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
         if not self.caps.size:
             return Verdict(False, 0, "memory")
-        tpot = self.tpot(rate_per_s)
-        if tpot is None:
+        chain = self.chain(rate_per_s, cv2)
+        if chain is None:
             return Verdict(False, 0, "throughput")
-        chain = Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
         index = self.caps - 1
         held = {"throughput": chain.ratio()[index] < 1.0}
         target = self.workload.slo("tpot")
@@ -140,10 +151,9 @@ class Continuous(ABC):
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""
-        tpot = self.tpot(rate_per_s)
-        if tpot is None:
+        chain = self.chain(rate_per_s, cv2)
+        if chain is None:
             return math.inf, math.inf
-        chain = Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
         running = chain.mean_running(cap)
         wait, latency = self.prefill(rate_per_s, cv2, np.array([running]))
         ttft = float(wait.mean_s[0]) + float(latency[0] @ self.table.prompt_weights)
@@ -151,10 +161,9 @@ class Continuous(ABC):
 
     def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
         """What users see at a rate [1/s] per replica under a batch limit; None when unstable."""
-        tpot = self.tpot(rate_per_s)
-        if tpot is None:
+        chain = self.chain(rate_per_s, cv2)
+        if chain is None:
             return None
-        chain = Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
         if chain.ratio()[cap - 1] >= 1.0:
             return None
         return self._latencies(chain, rate_per_s, cv2, cap, list(self.workload.slos))
@@ -202,8 +211,3 @@ def _first_failure(held: dict[str, NDArray[np.bool_]]) -> str:
         if others and np.logical_and.reduce(others).any():
             return name
     return min(held, key=lambda name: int(held[name].sum()))
-
-
-def representative(value: float) -> int:
-    """A whole number of running sequences that stands for a mean (rounded up, at least 1)."""
-    return max(1, math.ceil(value - 1e-9))

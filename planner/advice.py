@@ -1,0 +1,314 @@
+"""Advice that is computed: what binds, and what each lever would do, every one re-planned.
+
+A lever changes one thing of the request, keeps the recommended setup and GPUs, and is sized again
+on the recommended layouts and their neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.catalog.book import Catalog, Price
+from planner.describe import limiting_pool
+from planner.fleet import Fleet, build_fleet
+from planner.hardware import Gpu
+from planner.requests import Layout, PlanRequest, Precisions, Speculative
+from planner.roofline import Deployment, StepBatch, StepModel
+from planner.search import DEFAULT_TOKEN_BUDGETS, search
+from planner.sizing import Miss, Resources
+from planner.units import s_to_ms
+from planner.workload import Slo
+
+PREFIX_HIT = 0.5
+"""Prefix-cache hit rate that the lever tries."""
+DRAFT = Speculative(draft_tokens=3, acceptance=0.7)
+"""Speculation that the lever tries: 2.5 tokens a step, as published EAGLE-class drafts reach."""
+RELAX = 1.5
+"""Factor on the binding target."""
+OTHER_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x", "l40s")
+"""GPUs that the lever "another GPU" tries when the request does not name them."""
+MOST_OTHER_GPUS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One change of the request and how to say it."""
+
+    code: str
+    label: str
+    request: PlanRequest
+
+
+def advise(request: PlanRequest, resources: Resources, catalog: Catalog, fleet: Fleet,
+           prices: dict[str, Price]) -> list[dict[str, Any]]:
+    """What limits the recommended option and what each applicable lever does to its GPUs.
+
+    Returns
+    -------
+    list of dict
+        ``code``, ``message``, ``gpus_before``, ``gpus_after`` and ``usd_per_hour_after`` (None
+        where not known).
+    """
+    metric, role = limiting_pool(fleet, request)
+    rows = [_row(f"limited_by_{metric}", _binding_message(metric, role, fleet), fleet.gpus,
+                 fleet.gpus, None)]
+    for lever in _levers(request, resources, fleet, metric):
+        rows.append(_replanned(lever, resources, catalog, fleet))
+    rows += _other_gpus(request, resources, catalog, fleet)
+    trap = faster_gpu_trap(request, resources, catalog, fleet, prices)
+    return rows + trap
+
+
+def reason_of(options: list[dict[str, Any]], missed: list[Miss]) -> str:
+    """Why the winner wins over the best other setup, or why nothing works, in one sentence."""
+    if not options:
+        return _why_nothing(missed)
+    best = options[0]
+    others = [o for o in options[1:] if o["setup"] != best["setup"]] or options[1:]
+    name = _name(best)
+    if not others:
+        return f"{name} is the only option that meets the targets."
+    other = others[0]
+    saved = other["gpus"] - best["gpus"]
+    if best["usd_per_hour"] is not None and other["usd_per_hour"] is not None:
+        less = other["usd_per_hour"] - best["usd_per_hour"]
+        share = less / other["usd_per_hour"] if other["usd_per_hour"] else 0.0
+        gap = (f"{less:,.2f} USD/h ({share:.0%}) less than" if less > 0.005
+               else "the same price as")
+        gap = f"costs {gap}"
+    else:
+        gap = f"needs {saved} GPUs fewer than" if saved > 0 else "needs as many GPUs as"
+    late = (f"; {_name(other)} needs {other['gpus']} GPUs against {best['gpus']}"
+            f" and is limited by {other['limited_by']}")
+    return f"{name} {gap} the best other setup{late}."
+
+
+def _name(option: dict[str, Any]) -> str:
+    kinds = " + ".join(dict.fromkeys(p["gpu"] for p in option["pools"]))
+    return f"{option['setup']} on {kinds}"
+
+
+def _why_nothing(missed: list[Miss]) -> str:
+    if not missed:
+        return "Nothing was tried: the request names no setup or GPU."
+    rows = sorted(missed, key=lambda m: (m.reason == "memory", m.layout.gpus))
+    first = rows[0]
+    return (f"No setup meets the targets. Closest: {first.setup} on {first.gpu} with tensor "
+            f"parallel {first.layout.tensor}: {first.detail}.")
+
+
+def _binding_message(metric: str, role: str, fleet: Fleet) -> str:
+    words = {
+        "ttft": "time to first token is what the last replica buys",
+        "tpot": "time per output token is what the last replica buys",
+        "itl": "the worst gap between tokens is what the last replica buys",
+        "e2e": "end-to-end latency is what the last replica buys",
+        "memory": "room for KV cache caps the batch",
+        "throughput": "prompts and tokens fill the replicas' time",
+    }
+    return f"In the {role} pool {words.get(metric, metric)} ({fleet.gpus} GPUs)."
+
+
+# -- levers -----------------------------------------------------------------------------------
+
+
+def _levers(request: PlanRequest, resources: Resources, fleet: Fleet, metric: str
+            ) -> Iterator[Lever]:
+    """Levers that apply to the recommended option."""
+    kept = _kept(request, fleet)
+    sized, gpus = fleet.sized, [p.pool.deployment.gpu for p in fleet.pools]
+    wide = sized.weights in ("bf16", "fp16", "fp32")
+    if wide and all("fp8" in g.peak_flop_per_s for g in gpus):
+        yield Lever("fp8_weights", "FP8 weights",
+                    replace(kept, precisions=(Precisions("fp8", sized.kv),)))
+    if sized.kv in ("bf16", "fp16", "fp32"):
+        yield Lever("fp8_kv", "an FP8 KV cache",
+                    replace(kept, precisions=(Precisions(sized.weights, "fp8"),)))
+    if sized.setup == "chunked":
+        yield from _budget_levers(kept, fleet)
+    yield from _parallel_lever(kept, resources, fleet)
+    if not request.workload.prefix_hit:
+        yield Lever("prefix_caching", f"prefix caching with a hit rate of {PREFIX_HIT:.0%}",
+                    replace(kept, workload=replace(kept.workload, prefix_hit=PREFIX_HIT)))
+    if request.speculative is None:
+        yield Lever("speculative_decoding",
+                    f"speculative decoding ({DRAFT.draft_tokens} draft tokens, acceptance "
+                    f"{DRAFT.acceptance:g})", replace(kept, speculative=DRAFT))
+    yield from _relaxed(kept, metric)
+
+
+def _kept(request: PlanRequest, fleet: Fleet) -> PlanRequest:
+    """The request narrowed to the recommended setup, GPUs, precision, layouts and budget."""
+    sized = fleet.sized
+    layouts = tuple(dict.fromkeys(
+        x for p in fleet.pools for x in _neighbours(p.pool.deployment.layout)))
+    budgets = tuple(p.pool.token_budget for p in fleet.pools if p.pool.token_budget)
+    limits = replace(request.limits, layouts=layouts, token_budgets=budgets or None)
+    return replace(request, setups=(sized.setup,), limits=limits,
+                   gpus=tuple(dict.fromkeys(p.pool.deployment.gpu.slug for p in fleet.pools)),
+                   precisions=(Precisions(sized.weights, sized.kv),))
+
+
+def _neighbours(layout: Layout) -> Iterator[Layout]:
+    """The layout, and half its tensor degree (what less memory may allow)."""
+    yield layout
+    if layout.tensor > 1 and layout.data == 1:
+        yield replace(layout, tensor=layout.tensor // 2)
+
+
+def _budget_levers(kept: PlanRequest, fleet: Fleet) -> Iterator[Lever]:
+    now = fleet.pools[0].pool.token_budget or 0
+    for label, budget in (("smaller", max((b for b in DEFAULT_TOKEN_BUDGETS if b < now),
+                                          default=None)),
+                          ("larger", min((b for b in DEFAULT_TOKEN_BUDGETS if b > now),
+                                         default=None))):
+        if budget:
+            yield Lever("chunk_budget", f"a {label} token budget ({budget} instead of {now})",
+                        replace(kept, limits=replace(kept.limits, token_budgets=(budget,))))
+
+
+def _parallel_lever(kept: PlanRequest, resources: Resources, fleet: Fleet) -> Iterator[Lever]:
+    wider = []
+    for p in fleet.pools:
+        d = p.pool.deployment
+        layout = replace(d.layout, tensor=d.layout.tensor * 2,
+                         expert=d.layout.expert * (2 if d.layout.expert > 1 else 1))
+        heads = [g.mixer.heads for g in resources.llm.groups if g.mixer.heads]
+        reach = max(d.gpu.link_domain_gpus, d.gpu.node_gpus)
+        if layout.tensor <= reach and all(h % layout.tensor == 0 for h in heads):
+            wider.append(layout)
+    if len(wider) == len(fleet.pools):
+        degrees = "/".join(str(x.tensor) for x in dict.fromkeys(wider))
+        yield Lever("more_tensor_parallel", f"tensor parallel {degrees}", replace(
+            kept, limits=replace(kept.limits, layouts=tuple(dict.fromkeys(wider)))))
+
+
+def _relaxed(kept: PlanRequest, metric: str) -> Iterator[Lever]:
+    target = kept.workload.slo(metric)
+    if target is None:
+        return
+    loose = Slo(target.metric, target.limit_s * RELAX, target.percentile)
+    slos = tuple(loose if s is target else s for s in kept.workload.slos)
+    yield Lever(f"relax_{metric}",
+                f"a {metric.upper()} target of {s_to_ms(loose.limit_s):g} ms instead of "
+                f"{s_to_ms(target.limit_s):g}",
+                replace(kept, workload=replace(kept.workload, slos=slos)))
+
+
+def _replanned(lever: Lever, resources: Resources, catalog: Catalog, fleet: Fleet
+               ) -> dict[str, Any]:
+    weights = lever.request.precisions[0].weights or fleet.sized.weights
+    profiles = dict(resources.profiles)
+    for slug in lever.request.gpus:
+        gpu = catalog.gpu(slug)
+        profiles[slug, weights] = catalog.engine(lever.request.engine, gpu, weights)
+    chosen = replace(resources, gpus=tuple(catalog.gpu(s) for s in lever.request.gpus),
+                     profiles=profiles)
+    after = _cheapest(lever.request, chosen)
+    return _lever_row(lever.code, lever.label, fleet, after, resources.usd_per_gpu_hour)
+
+
+def _cheapest(request: PlanRequest, resources: Resources) -> Fleet | None:
+    fleets = [build_fleet(s, request) for s in search(request, resources).sized]
+    usd = resources.usd_per_gpu_hour
+
+    def key(fleet: Fleet) -> tuple[float, int]:
+        return (sum(n * usd.get(s, 0.0) for s, n in fleet.gpus_by_kind().items()), fleet.gpus)
+
+    return min(fleets, key=key, default=None)
+
+
+def _lever_row(code: str, label: str, before: Fleet, after: Fleet | None,
+               usd_per_gpu_hour: Any) -> dict[str, Any]:
+    if after is None:
+        return _row(code, f"With {label} the targets could not be met.", before.gpus, None, None)
+    delta = after.gpus - before.gpus
+    change = "no change" if not delta else f"{abs(delta)} {'more' if delta > 0 else 'fewer'}"
+    kinds = after.gpus_by_kind()
+    usd = (sum(n * usd_per_gpu_hour[s] for s, n in kinds.items())
+           if all(s in usd_per_gpu_hour for s in kinds) else None)
+    money = "" if usd is None else f", {usd:,.2f} USD/h"
+    message = f"With {label}: {after.gpus} GPUs instead of {before.gpus} ({change}{money})."
+    return _row(code, message, before.gpus, after.gpus, usd)
+
+
+def _row(code: str, message: str, before: int, after: int | None, usd: float | None
+         ) -> dict[str, Any]:
+    return {"code": code, "message": message, "gpus_before": before, "gpus_after": after,
+            "usd_per_hour_after": usd}
+
+
+# -- other GPUs -------------------------------------------------------------------------------
+
+
+def _other_gpus(request: PlanRequest, resources: Resources, catalog: Catalog, fleet: Fleet
+                ) -> list[dict[str, Any]]:
+    """The recommended setup on GPUs that the request did not name."""
+    rows = []
+    others = [s for s in OTHER_GPUS if s in catalog.gpus and s not in request.gpus]
+    for slug in others[:MOST_OTHER_GPUS]:
+        gpu = catalog.gpu(slug)
+        price = catalog.price(slug, request.pricing)
+        if price is None:
+            continue
+        asked = replace(_kept(request, fleet), gpus=(slug,),
+                        limits=replace(request.limits, layouts=None))
+        usd = {slug: float(price.usd_per_gpu_hour)}
+        chosen = replace(
+            resources, gpus=(gpu,), usd_per_gpu_hour=usd,
+            profiles={(slug, fleet.sized.weights): catalog.engine(
+                request.engine, gpu, fleet.sized.weights)})
+        rows.append(_lever_row("another_gpu", f"{gpu.name}", fleet, _cheapest(asked, chosen), usd))
+    return rows
+
+
+def faster_gpu_trap(request: PlanRequest, resources: Resources, catalog: Catalog, fleet: Fleet,
+                    prices: dict[str, Price]) -> list[dict[str, Any]]:
+    """How prefill and decode each change on a faster GPU: compute and bandwidth rarely rise alike.
+
+    Splitwise (ISCA 2024) table IV: H100 against A100 halves TTFT but takes only 30 % off the time
+    between tokens.
+    """
+    now = fleet.pools[-1].pool.deployment
+    other = _faster(now.gpu, request, catalog)
+    if other is None:
+        return []
+    profile = catalog.engine(request.engine, other, now.weights)
+    then = Deployment(now.llm, other, now.weights, now.kv, now.layout, profile, now.power_cap_w,
+                      now.fidelity)
+    workload = request.workload
+    running = max(fleet.sized.latencies.mean_running, 1.0)
+    steps = []
+    for deployment in (now, then):
+        model = StepModel.of(deployment)
+        steps.append((
+            float(model.seconds(StepBatch(prefill_tokens=workload.new_prompt.mean,
+                                          prefill_sequences=1.0))),
+            float(model.seconds(StepBatch(decodes=running, context=workload.running_context)))))
+    prefill, decode = steps[0][0] / steps[1][0], steps[0][1] / steps[1][1]
+    price = catalog.price(other.slug, request.pricing)
+    cost = ""
+    if price is not None and now.gpu.slug in prices:
+        ratio = float(price.usd_per_gpu_hour) / float(prices[now.gpu.slug].usd_per_gpu_hour)
+        cost = f" at {ratio:.2f} times the price"
+    message = (f"{other.name} against {now.gpu.name}: prefill {prefill:.2f} times as fast, decode "
+               f"{decode:.2f} times{cost}. A faster GPU helps the phase that its faster part "
+               "serves: compute for prefill, bandwidth for decode.")
+    return [{**_row("faster_gpu", message, fleet.gpus, None, None),
+             "prefill_speedup": prefill, "decode_speedup": decode, "gpu": other.slug}]
+
+
+def _faster(gpu: Gpu, request: PlanRequest, catalog: Catalog) -> Gpu | None:
+    """A GPU with more compute: one of the request's, else the next common one."""
+    names = [*request.gpus, *OTHER_GPUS]
+    for slug in names:
+        other = catalog.gpus.get(slug)
+        if other and other.peak_flop_per_s["bf16"] > 1.05 * gpu.peak_flop_per_s["bf16"]:
+            return other
+    for slug in OTHER_GPUS:
+        other = catalog.gpus.get(slug)
+        if other and other.bandwidth_bytes_per_s > 1.05 * gpu.bandwidth_bytes_per_s:
+            return other
+    return None

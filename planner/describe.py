@@ -1,0 +1,204 @@
+"""Planning results as the plain documents of the API contract (units in the names)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from planner.catalog.book import Price
+from planner.cost import Cost, fleet_cost
+from planner.engine import EngineProfile
+from planner.fleet import Fleet, FleetPool
+from planner.memory import MemoryBudget
+from planner.requests import PlanRequest
+from planner.roofline import StepBatch
+from planner.setups.base import Latencies
+from planner.sizing import Miss, Pool, Source, first_failure
+from planner.units import bytes_to_gib, s_to_ms
+
+ASSUMED_ERROR = 0.25
+"""Relative error taken for a profile that was not measured: the spread of such factors."""
+_LEVELS = {"measured": 0, "fitted": 1, "assumed": 2}
+
+
+def latency_ms(figure: Mapping[str, float]) -> dict[str, float | None]:
+    """A latency figure in milliseconds, the contract's percentiles only."""
+    keys = ("mean", "p50", "p90", "p95", "p99")
+    return {k: s_to_ms(figure[k]) if math.isfinite(figure[k]) else None for k in keys}
+
+
+def memory_document(memory: MemoryBudget, max_sequences: int | None = None) -> dict[str, Any]:
+    """Every line of the memory budget [GiB]; the pool is signed."""
+    return {
+        "physical_gib": bytes_to_gib(memory.physical_bytes),
+        "usable_gib": bytes_to_gib(memory.usable_bytes),
+        "weights_gib": bytes_to_gib(memory.weights_bytes),
+        "activation_gib": bytes_to_gib(memory.activation_bytes),
+        "runtime_gib": bytes_to_gib(memory.runtime_bytes),
+        "graphs_gib": bytes_to_gib(memory.graph_bytes),
+        "draft_gib": bytes_to_gib(memory.draft_bytes),
+        "kv_pool_gib": bytes_to_gib(memory.kv_pool_bytes),
+        "kv_bytes_per_token": memory.bytes_per_token,
+        "kv_tokens": memory.kv_tokens,
+        "max_sequences": max_sequences,
+        "fits": memory.fits,
+    }
+
+
+def option_document(rank: int, fleet: Fleet, request: PlanRequest,
+                    prices: Mapping[str, Price]) -> dict[str, Any]:
+    """One option of a plan."""
+    sized, seen = fleet.sized, fleet.sized.latencies
+    usd = {slug: float(p.usd_per_gpu_hour) for slug, p in prices.items()}
+    power = fleet.power_kw(request.power_cap_w)
+    cost = fleet_cost(fleet, request, usd, power)
+    limiting = limiting_pool(fleet, request)
+    return {
+        "rank": rank, "setup": sized.setup, "weights": sized.weights, "kv": sized.kv,
+        "gpus": fleet.gpus, "gpus_by_kind": fleet.gpus_by_kind(), "nodes": fleet.nodes,
+        "gpus_in_whole_nodes": fleet.gpus_in_whole_nodes, "regions": fleet.regions,
+        "pools": [pool_document(p, request) for p in fleet.pools],
+        "ttft_ms": latency_ms(seen.ttft_s), "tpot_ms": latency_ms(seen.tpot_s),
+        "itl_ms": latency_ms(seen.itl_s), "e2e_ms": latency_ms(seen.e2e_s),
+        **_disaggregated_latencies(seen),
+        "headroom": headroom(seen, request),
+        "limited_by": limiting[0], "limited_by_pool": limiting[1],
+        "bound": bounds(fleet), **_money(cost), "power_kw": power,
+        "prices": [price_document(prices[s]) for s in fleet.gpus_by_kind() if s in prices],
+        "confidence": confidence(fleet, request),
+    }
+
+
+def _money(cost: Cost) -> dict[str, float | None]:
+    return asdict(cost)
+
+
+def _disaggregated_latencies(seen: Latencies) -> dict[str, Any]:
+    """``prefill_done_ms`` (first token from the prefill side) and the KV transfer, if any."""
+    if "transfer_mean_s" not in seen.extra:
+        return {}
+    done = {"mean": seen.extra["prefill_done_mean_s"]}
+    for key in ("p50", "p90", "p95", "p99"):
+        done[key] = seen.extra[f"prefill_done_{key}_s"]
+    return {"prefill_done_ms": latency_ms(done),
+            "kv_transfer_ms": s_to_ms(seen.extra["transfer_mean_s"])}
+
+
+def pool_document(fleet_pool: FleetPool, request: PlanRequest) -> dict[str, Any]:
+    """One pool of an option."""
+    pool, d = fleet_pool.pool, fleet_pool.pool.deployment
+    return {
+        "role": pool.role, "gpu": d.gpu.slug, "tensor_parallel": d.layout.tensor,
+        "pipeline_parallel": d.layout.pipeline, "expert_parallel": d.layout.expert,
+        "data_parallel": d.layout.data, "replicas": fleet_pool.replicas,
+        "spare_replicas": fleet_pool.spare_replicas, "gpus": fleet_pool.gpus,
+        "batch_size": pool.batch_size, "token_budget": pool.token_budget,
+        "requests_per_s_per_replica": pool.rate_per_s / pool.replicas,
+        "capacity_rps": pool.capacity_rps, "utilization": fleet_pool.utilization,
+        "engine": d.profile.slug,
+        "memory": memory_document(pool.table.memory, pool.table.memory_cap),
+    }
+
+
+def price_document(price: Price) -> dict[str, Any]:
+    """The price row that was used."""
+    return {"id": price.id, "gpu": price.gpu, "provider": price.provider, "region": price.region,
+            "instance": price.instance, "commitment": price.commitment,
+            "usd_per_gpu_hour": float(price.usd_per_gpu_hour), "as_of": price.as_of,
+            "source": price.source}
+
+
+def headroom(seen: Latencies, request: PlanRequest) -> dict[str, float]:
+    """Share of each target that is left at its percentile: 0 = at the limit."""
+    figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
+    left = {}
+    for slo in request.workload.slos:
+        value = figures[slo.metric].get(f"p{slo.percentile:g}")
+        if value is not None and math.isfinite(value):
+            left[slo.metric] = 1.0 - value / slo.limit_s
+    return left
+
+
+def limiting_pool(fleet: Fleet, request: PlanRequest) -> tuple[str, str]:
+    """What binds, and in which pool: that of the pool with the most GPUs."""
+    largest = max(fleet.pools, key=lambda p: p.gpus).pool
+    failed = first_failure(_check_of(largest.source), request, largest)
+    if failed == "throughput" and largest.batch_size < largest.table.memory_cap * 0.8:
+        return "throughput", largest.role
+    if failed == "throughput" and largest.role != "prefill" and _memory_bound_cap(largest):
+        return "memory", largest.role
+    return failed or "throughput", largest.role
+
+
+def _memory_bound_cap(pool: Pool) -> bool:
+    """Whether the batch limit is what the cache holds, not what the engine allows."""
+    profile = pool.deployment.profile
+    allowed = profile.default_max_sequences * pool.deployment.layout.data
+    return pool.table.memory_cap < allowed
+
+
+def _check_of(source: Source) -> Any:
+    return source.check
+
+
+def bounds(fleet: Fleet) -> dict[str, str]:
+    """Which roof binds a prefill of a mean prompt and a decode step at the mean batch."""
+    prefill, decode = fleet.pools[0].pool, fleet.pools[-1].pool
+    workload = prefill.table.workload
+    first = prefill.table.model.step(StepBatch(prefill_tokens=workload.new_prompt.mean,
+                                               prefill_sequences=1.0))
+    running = max(fleet.sized.latencies.mean_running, 1.0)
+    later = decode.table.model.step(StepBatch(decodes=running, context=workload.running_context,
+                                              tokens_per_decode=decode.table.tokens_per_decode))
+    return {"prefill": str(first.bound), "decode": str(later.bound)}
+
+
+def confidence(fleet: Fleet, request: PlanRequest) -> dict[str, Any]:
+    """How sure the option is, and the GPUs if step times were off by the profile's error."""
+    profiles = [p.pool.deployment.profile for p in fleet.pools]
+    level = max((p.obtained for p in profiles), key=lambda x: _LEVELS.get(x, 2))
+    error = max(p.tpot_error if p.tpot_error is not None else
+                (0.0 if p.engine == "ideal" else ASSUMED_ERROR) for p in profiles)
+    return {"level": level, "tpot_error": error,
+            "gpus_low": _gpus_at(fleet, request, 1.0 + error),
+            "gpus_high": _gpus_at(fleet, request, 1.0 / (1.0 + error))}
+
+
+def _gpus_at(fleet: Fleet, request: PlanRequest, scale: float) -> int:
+    """GPUs of the fleet when every replica carries ``scale`` times its capacity."""
+    total = 0
+    for p in fleet.pools:
+        room = p.pool.capacity_rps * scale * request.limits.target_utilization
+        replicas = max(1, math.ceil(p.pool.rate_per_s / room - 1e-9)) if room > 0 else 0
+        if (scale > 1.0) == (replicas > p.pool.replicas):
+            replicas = p.pool.replicas
+        total += (replicas + p.spare_replicas) * p.pool.deployment.layout.gpus
+    return total * fleet.regions
+
+
+def miss_document(miss: Miss) -> dict[str, Any]:
+    """One combination that cannot work."""
+    return {"setup": miss.setup, "gpu": miss.gpu, "weights": miss.weights,
+            "tensor_parallel": miss.layout.tensor, "pipeline_parallel": miss.layout.pipeline,
+            "expert_parallel": miss.layout.expert, "data_parallel": miss.layout.data,
+            "reason": miss.reason, "detail": miss.detail}
+
+
+def profile_assumptions(profile: EngineProfile) -> list[dict[str, Any]]:
+    """The factors of an engine profile as assumption rows."""
+    source = f"{profile.slug} ({profile.obtained}, {profile.as_of}): {profile.source}"
+    rows = (("mfu", profile.mfu, "share of dense peak"),
+            ("mbu", profile.mbu, "share of memory bandwidth"),
+            ("attention_mfu", profile.attention_mfu, "share of dense peak"),
+            ("attention_mbu", profile.attention_mbu, "share of memory bandwidth"),
+            ("link_efficiency", profile.link_efficiency, "share of link bandwidth"),
+            ("collective_latency_us", profile.collective_latency_s * 1e6, "us"),
+            ("layer_overhead_us", profile.layer_s * 1e6, "us per dense layer and step"),
+            ("moe_layer_overhead_us", profile.moe_layer_s * 1e6, "us per MoE layer and step"),
+            ("step_overhead_ms", s_to_ms(profile.step_s), "ms per step"),
+            ("request_overhead_ms", s_to_ms(profile.request_s), "ms per request"),
+            ("memory_utilization", profile.memory_utilization, "share of physical memory"))
+    return [{"name": f"{profile.slug}.{name}", "value": value, "unit": unit, "source": source}
+            for name, value, unit in rows]

@@ -1,0 +1,105 @@
+"""Pools whose workers were measured: exact whole numbers from their rates, no roofline.
+
+DistServe (OSDI 2024) figure 1: prefill workers of 5.6 and decode workers of 10 requests/s want two
+prefills per decode, 3.3 requests/s per GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from planner.catalog.book import Price
+from planner.errors import InvalidValue
+from planner.requests import MeasuredWorker, PlanRequest
+from planner.sizing import Resources
+from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, TOKENS_PER_MILLION
+
+
+def replicas_for(rate_per_s: float, worker: MeasuredWorker, utilization: float) -> int:
+    """Fewest workers that carry a rate [1/s] at a target utilisation."""
+    return max(1, math.ceil(rate_per_s / (worker.requests_per_s * utilization) - 1e-9))
+
+
+def best_ratio(prefill: MeasuredWorker, decode: MeasuredWorker, most: int = 64
+               ) -> tuple[int, int, float]:
+    """Whole numbers of prefill and decode workers with the highest goodput per GPU.
+
+    Returns
+    -------
+    tuple
+        Prefill workers, decode workers, requests/s per GPU; the smallest pair of equal ones.
+
+    Examples
+    --------
+    >>> p, d, goodput = best_ratio(MeasuredWorker(5.6), MeasuredWorker(10.0), most=4)
+    >>> p, d, round(goodput, 2)
+    (2, 1, 3.33)
+    """
+    best = (0, 0, -1.0)
+    for p in range(1, most + 1):
+        for d in range(1, most + 1):
+            rate = min(p * prefill.requests_per_s, d * decode.requests_per_s)
+            goodput = rate / (p * prefill.gpus + d * decode.gpus)
+            if goodput > best[2] * (1.0 + 1e-12):
+                best = (p, d, goodput)
+    return best
+
+
+def measured_options(request: PlanRequest, resources: Resources, prices: Mapping[str, Price]
+                     ) -> list[dict[str, Any]]:
+    """The option of a request that gives its workers' measured rates.
+
+    Raises
+    ------
+    InvalidValue
+        When the roles are neither ``serve`` nor ``prefill`` and ``decode`` together.
+    """
+    roles = set(request.measured)
+    if roles not in ({"serve"}, {"prefill", "decode"}):
+        raise InvalidValue("give either serve, or prefill and decode together", "/measured")
+    gpu = resources.gpus[0]
+    pools = [_pool(request, role, gpu.slug) for role in ("serve", "prefill", "decode")
+             if role in roles]
+    regions = request.limits.regions
+    gpus = regions * sum(p["gpus"] for p in pools)
+    option: dict[str, Any] = {
+        "rank": 1, "setup": "disaggregated" if len(pools) == 2 else "colocated",
+        "weights": resources.llm.native_precision, "kv": resources.llm.native_kv, "gpus": gpus,
+        "gpus_by_kind": {gpu.slug: gpus}, "nodes": math.ceil(gpus / gpu.node_gpus),
+        "regions": regions, "pools": pools, "limited_by": "throughput",
+        "goodput_rps_per_gpu": min(p["capacity_rps"] * p["replicas"] for p in pools)
+        * regions / gpus,
+        "power_kw": gpus * gpu.tdp_w / 1e3 if gpu.tdp_w else None,
+        "confidence": {"level": "measured", "tpot_error": 0.0, "gpus_low": gpus,
+                       "gpus_high": gpus},
+        **_money(request, gpus, prices.get(gpu.slug)),
+    }
+    if len(pools) == 2:
+        p, d, goodput = best_ratio(request.measured["prefill"], request.measured["decode"])
+        option["best_ratio"] = {"prefill": p, "decode": d, "goodput_rps_per_gpu": goodput}
+    return [option]
+
+
+def _pool(request: PlanRequest, role: str, gpu: str) -> dict[str, Any]:
+    worker = request.measured[role]
+    rate = request.workload.requests_per_s
+    needed = replicas_for(rate, worker, request.limits.target_utilization)
+    spare = request.limits.spare_replicas
+    return {"role": role, "gpu": gpu, "replicas": needed + spare, "spare_replicas": spare,
+            "gpus": (needed + spare) * worker.gpus, "capacity_rps": worker.requests_per_s,
+            "utilization": rate / (needed * worker.requests_per_s)}
+
+
+def _money(request: PlanRequest, gpus: int, price: Price | None) -> dict[str, float | None]:
+    names = ("usd_per_hour", "usd_per_month", "usd_per_request", "usd_per_million_tokens")
+    if price is None:
+        return dict.fromkeys(names)
+    hourly = gpus * float(price.usd_per_gpu_hour)
+    workload = request.workload
+    per_request = hourly / ((workload.mean_requests_per_s or workload.requests_per_s)
+                            * SECONDS_PER_HOUR)
+    tokens = workload.prompt.mean + workload.output.mean
+    return dict(zip(names, (hourly, hourly * HOURS_PER_MONTH, per_request,
+                            per_request / tokens * TOKENS_PER_MILLION), strict=True))

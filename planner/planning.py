@@ -1,0 +1,213 @@
+"""A plan: the search, priced, ranked, explained. The entry point of the library and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from planner import points as point_rows
+from planner.advice import advise, reason_of
+from planner.catalog.book import Catalog, Price
+from planner.describe import (
+    miss_document,
+    option_document,
+    price_document,
+    profile_assumptions,
+)
+from planner.fleet import Fleet, build_fleet, region_rate
+from planner.measured import measured_options
+from planner.requests import PlanRequest
+from planner.search import precisions, search
+from planner.sizing import Miss, Resources, Sized
+from planner.units import HOURS_PER_MONTH
+
+
+@dataclass(slots=True)
+class PlanResult:
+    """A finished plan with everything it was made of.
+
+    Attributes
+    ----------
+    request : PlanRequest
+    options : list of dict
+        As documents, best first.
+    sized : list of Sized
+        The same options as values, for operating points.
+    """
+
+    request: PlanRequest
+    resources: Resources
+    prices: dict[str, Price]
+    catalog_as_of: str
+    options: list[dict[str, Any]]
+    sized: list[Sized]
+    missed: list[Miss]
+    advice: list[dict[str, Any]] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """The contract's body without ``id``, ``created_at`` and ``request``."""
+        return {
+            "recommended": self.options[0] if self.options else None,
+            "reason": reason_of(self.options, self.missed),
+            "options": self.options,
+            "infeasible": [miss_document(m) for m in self.missed],
+            "advice": self.advice,
+            "assumptions": self.assumptions(),
+            "catalog_as_of": self.catalog_as_of,
+        }
+
+    def assumptions(self) -> list[dict[str, Any]]:
+        """Every factor that stands behind the numbers, with its source."""
+        workload, limits = self.request.workload, self.request.limits
+        rows: list[dict[str, Any]] = [
+            {"name": "prompt_distribution", "value": workload.prompt.kind, "unit": "",
+             "source": "request"},
+            {"name": "output_distribution", "value": workload.output.kind, "unit": "",
+             "source": "request"},
+            {"name": "target_utilization", "value": limits.target_utilization,
+             "unit": "share of capacity", "source": "request"},
+            {"name": "hours_per_month", "value": HOURS_PER_MONTH, "unit": "h",
+             "source": "365 days / 12"},
+            {"name": "kv_pool_percentile", "value": 99.0, "unit": "%",
+             "source": "cache of the running sequences fits in 99 % of the time"},
+        ]
+        used = {p.deployment.profile.slug: p.deployment.profile
+                for option in self.sized for p in option.pools}
+        for profile in used.values():
+            rows += profile_assumptions(profile)
+        for price in self.prices.values():
+            document = price_document(price)
+            rows.append({"name": f"price.{price.gpu}", "value": document["usd_per_gpu_hour"],
+                         "unit": "USD per GPU-hour",
+                         "source": ", ".join(str(x) for x in (
+                             price.provider, price.region, price.commitment, price.as_of,
+                             price.source) if x)})
+        return rows
+
+    def points(self, setup: str | None = None, gpu: str | None = None) -> dict[str, Any]:
+        """Operating points of the options, optionally of one setup or GPU."""
+        chosen = point_rows.rows(self.request, self.sized)
+        names = list(point_rows.COLUMNS)
+        place = {"setup": names.index("setup"), "gpu": names.index("gpu")}
+        chosen = [r for r in chosen if setup in (None, r[place["setup"]])
+                  and gpu in (None, r[place["gpu"]])]
+        return {"columns": names, "rows": chosen}
+
+    def snapshot(self) -> dict[str, Any]:
+        """The catalog rows that the plan used."""
+        gpus = [_gpu_row(g) for g in self.resources.gpus]
+        profiles = {p.slug: asdict(p) for p in self.resources.profiles.values()}
+        return {"gpus": gpus, "model": _model_row(self.resources),
+                "prices": [price_document(p) for p in self.prices.values()],
+                "engines": list(profiles.values())}
+
+
+def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
+    """Size, price and rank every setup that a request asks for.
+
+    Parameters
+    ----------
+    request : PlanRequest
+    catalog : Catalog
+
+    Returns
+    -------
+    PlanResult
+        With no options when nothing can serve the workload; ``missed`` then says why.
+
+    Raises
+    ------
+    NotInCatalog
+        When a model, GPU or engine is unknown.
+    """
+    resources, prices = gather(request, catalog)
+    regional = _regional(request)
+    if request.measured:
+        options = measured_options(regional, resources, prices)
+        return PlanResult(regional, resources, prices, catalog.as_of, options, [], [])
+    found = search(regional, resources)
+    fleets, beyond = _within_limit(regional, found.sized)
+    ranked = rank(regional, fleets, prices)
+    result = PlanResult(regional, resources, prices, catalog.as_of,
+                        [document for document, _ in ranked], [f.sized for _, f in ranked],
+                        found.missed + beyond)
+    if ranked:
+        result.advice = advise(regional, resources, catalog, ranked[0][1], prices)
+    return result
+
+
+def _within_limit(request: PlanRequest, sized: Iterable[Sized]) -> tuple[list[Fleet], list[Miss]]:
+    """Fleets that stay within ``max_gpus`` with spares and regions, and those that do not."""
+    fleets, beyond = [], []
+    for option in sized:
+        fleet = build_fleet(option, request)
+        if fleet.gpus <= request.limits.max_gpus:
+            fleets.append(fleet)
+            continue
+        d = option.pools[0].deployment
+        beyond.append(Miss(option.setup, d.gpu.slug, d.layout, d.weights, "max_gpus",
+                           f"needs {fleet.gpus} GPUs with spares and regions, "
+                           f"{fleet.gpus - request.limits.max_gpus} more than max_gpus"))
+    return fleets, beyond
+
+
+def gather(request: PlanRequest, catalog: Catalog) -> tuple[Resources, dict[str, Price]]:
+    """The catalog values of a request: model, GPUs, profiles, prices, draft model."""
+    llm = catalog.llm(request.model)
+    gpus = tuple(catalog.gpu(slug, f"/gpus/{i}") for i, slug in enumerate(request.gpus))
+    weights = {pair[0] for pair in precisions(request, llm)}
+    profiles = {(g.slug, w): catalog.engine(request.engine, g, w) for g in gpus for w in weights}
+    prices = {g.slug: price for g in gpus
+              if (price := catalog.price(g.slug, request.pricing)) is not None}
+    draft = None
+    if request.speculative and request.speculative.draft_model:
+        draft = catalog.llm(request.speculative.draft_model, "/speculative/draft_model")
+    usd = {slug: float(p.usd_per_gpu_hour) for slug, p in prices.items()}
+    return Resources(llm, gpus, profiles, usd, draft), prices
+
+
+def _regional(request: PlanRequest) -> PlanRequest:
+    """The request as one region sees it."""
+    workload = request.workload
+    rate = region_rate(workload.requests_per_s, request.limits.regions)
+    mean = workload.mean_requests_per_s or workload.requests_per_s
+    return replace(request, workload=replace(workload, requests_per_s=rate,
+                                             mean_requests_per_s=mean))
+
+
+def rank(request: PlanRequest, fleets: Iterable[Fleet], prices: dict[str, Price]
+         ) -> list[tuple[dict[str, Any], Fleet]]:
+    """Options as documents with their fleets, best first by the objective."""
+    drafts = [(option_document(0, fleet, request, prices), fleet) for fleet in fleets]
+    drafts.sort(key=lambda pair: _order(pair[0], request.objective))
+    for place, (document, _) in enumerate(drafts, start=1):
+        document["rank"] = place
+    return drafts
+
+
+def _order(option: dict[str, Any], objective: str) -> tuple[float, ...]:
+    """Priced before unpriced, then the objective, then latency, then a stable name."""
+    usd, watts = option["usd_per_hour"], option["power_kw"]
+    unpriced = 1.0 if usd is None else 0.0
+    late = (option["ttft_ms"]["p90"] or 0.0) + (option["tpot_ms"]["p90"] or 0.0)
+    cost, gpus = usd or 0.0, float(option["gpus"])
+    return {"cost": (unpriced, round(cost, 6), gpus, late),
+            "gpus": (gpus, unpriced, cost, late),
+            "power": (1.0 if watts is None else 0.0, watts or 0.0, cost, late)}[objective]
+
+
+def _gpu_row(gpu: Any) -> dict[str, Any]:
+    return {**asdict(gpu), "peak_flop_per_s": dict(gpu.peak_flop_per_s)}
+
+
+def _model_row(resources: Resources) -> dict[str, Any]:
+    llm = resources.llm
+    return {"slug": llm.slug, "name": llm.name, "hf_id": llm.hf_id,
+            "architecture": llm.architecture, "total_params": llm.total_params,
+            "active_params": llm.active_params, "layers": llm.layers, "hidden": llm.hidden,
+            "vocab": llm.vocab, "max_context": llm.max_context,
+            "kv_bytes_per_token": llm.kv_bytes_per_token(),
+            "state_bytes_per_sequence": llm.state_bytes_per_sequence,
+            "native_weights": llm.native_precision, "native_kv": llm.native_kv,
+            "record": llm.to_record()}
