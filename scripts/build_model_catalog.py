@@ -1,4 +1,6 @@
-"""Rebuild ``planner/catalog/models.jsonl`` and ``tests/golden/models.csv`` from a folder of configs.
+"""Rebuild the model catalog and its golden table from a folder of configs.
+
+Writes ``planner/catalog/models.jsonl`` and ``tests/golden/models.csv``.
 
 Usage::
 
@@ -84,7 +86,7 @@ def folded(sources: list[Source]) -> list[list[Source]]:
     return sorted(groups.values(), key=lambda g: g[0].llm.slug)
 
 
-def entry(group: list[Source], as_of: str) -> dict[str, Any]:
+def entry(group: list[Source], as_of: str, includes: Mapping[str, Any]) -> dict[str, Any]:
     """One line of the catalog."""
     leader = group[0]
     names = {s.hf_id for s in group[1:]} | {slug_of(s.hf_id) for s in group}
@@ -93,6 +95,7 @@ def entry(group: list[Source], as_of: str) -> dict[str, Any]:
         "aliases": sorted(names - {leader.llm.slug, leader.hf_id}),
         "published_total_params": next((s.total for s in group if s.total), None),
         "published_active_params": next((s.active for s in group if s.active), None),
+        "published_includes": includes.get(leader.llm.slug, {}),
         "source": leader.origin, "as_of": as_of, "record": leader.llm.to_record(),
     }
 
@@ -113,7 +116,7 @@ def golden(groups: list[list[Source]]) -> list[list[Any]]:
                               "state_bytes", "source"]]
     for group in groups:
         m = group[0].llm
-        rows.append([m.slug, m.total_params, m.active_params, f"{m.kv_bytes_per_token():g}",
+        rows.append([m.slug, m.total_params, m.active_params, repr(m.kv_bytes_per_token()),
                      repr(m.kv_bytes_per_token_beyond_window()),
                      repr(m.kv_window_cap_bytes()), m.state_bytes_per_sequence,
                      group[0].origin])
@@ -128,7 +131,7 @@ def main() -> None:
     args = parser.parse_args()
     facts = json.loads((Path(__file__).parent / "model_sources.json").read_text())
     groups = folded([*folder(args.folder, facts["quantization"]), *typed(facts["models"])])
-    entries = [entry(group, args.as_of) for group in groups]
+    entries = [entry(group, args.as_of, facts["published_includes"]) for group in groups]
     unique(entries)
     lines = [json.dumps(e, separators=(",", ":")) for e in entries]
     (ROOT / "planner/catalog/models.jsonl").write_text("\n".join(lines) + "\n")

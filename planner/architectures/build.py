@@ -25,7 +25,8 @@ from planner.architectures.hybrid import (
 )
 from planner.architectures.legacy import LEGACY, falcon, gpt_bigcode, mpt, opt
 from planner.architectures.llama_like import DENSE
-from planner.architectures.mla import deepseek, deepseek_v2
+from planner.architectures.mamba import bamba, falcon_h1, mamba1, mamba2
+from planner.architectures.mla import deepseek, deepseek_v2, tied_dense
 from planner.architectures.moe import MOE, dbrx, hunyuan_moe, mimo_v2, minimax_m3, step3
 from planner.architectures.nas import decilm
 from planner.architectures.parts import Body, grouped
@@ -49,7 +50,8 @@ _SPECIAL: Final[dict[str, Builder]] = {
     "MistralLarge3ForCausalLM": deepseek_v2,
     "DeepseekV4ForCausalLM": deepseek_v4,
     "Gemma4ForConditionalGeneration": gemma4, "Gemma4ForCausalLM": gemma4,
-    "gemma4_text": gemma4,
+    "gemma4_text": gemma4, "gemma4_unified_text": gemma4, "Gemma4UnifiedForCausalLM": gemma4,
+    "Gemma4UnifiedForConditionalGeneration": gemma4,
     "Gemma3nForConditionalGeneration": gemma3n, "Gemma3nForCausalLM": gemma3n,
     "gemma3n_text": gemma3n,
     "Qwen3NextForCausalLM": qwen3_next,
@@ -71,6 +73,9 @@ _SPECIAL: Final[dict[str, Builder]] = {
     "MiMoV2FlashForCausalLM": mimo_v2,
     "Step3p5ForCausalLM": step3, "Step3p7FlashForCausalLM": step3,
     "Step3p7ForConditionalGeneration": step3, "step3p5": step3, "step3p7": step3,
+    "YoutuForCausalLM": tied_dense, "MiniCPM3ForCausalLM": tied_dense,
+    "MambaForCausalLM": mamba1, "FalconMambaForCausalLM": mamba1,
+    "Mamba2ForCausalLM": mamba2, "BambaForCausalLM": bamba, "FalconH1ForCausalLM": falcon_h1,
     "GPTBigCodeForCausalLM": gpt_bigcode,
     "MPTForCausalLM": mpt, "MptForCausalLM": mpt,
     "OPTForCausalLM": opt,

@@ -91,6 +91,7 @@ class Rules:
     qk_norm: str = ""
     qk_norm_key: str = ""
     sinks: bool = False
+    output_gate: bool = False
     parallel: bool = False
     windows: Callable[[Fields, int], list[int | None]] | None = None
     chunked: bool = False
@@ -179,6 +180,7 @@ def attention(f: Fields, rules: Rules, s: Shape, window: int | None) -> Attentio
         hidden=s.hidden, heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim,
         qkv_bias=rules.says(rules.qkv_bias, f), out_bias=rules.says(rules.out_bias, f),
         vectors=vectors + (s.heads if rules.sinks else 0),
+        query_gate=s.heads * s.head_dim if rules.output_gate else 0,
         window=window, chunked=rules.chunked)
 
 
@@ -260,7 +262,8 @@ def slide_pattern(default: int) -> Callable[[Fields, int], list[int | None]]:
     """Every ``n``-th layer is full, the others slide (Gemma 2: 2, Gemma 3: 6, Cohere 2: 4)."""
 
     def windows(f: Fields, layers: int) -> list[int | None]:
-        n = f.count("sliding_window_pattern", "_sliding_window_pattern", default=default,
+        n = f.count("sliding_window_pattern", "_sliding_window_pattern",
+                    "global_attn_every_n_layers", default=default,
                     high=1_000)
         kinds = listed_kinds(f, layers) or [
             "sliding" if (i + 1) % n else "full" for i in range(layers)]
@@ -273,6 +276,8 @@ def slide_letters(f: Fields, layers: int) -> list[int | None]:
     """EXAONE 4: a word such as ``LLLG`` repeats; the last layer is global."""
     word = f.text("sliding_window_pattern")
     kinds = listed_kinds(f, layers)
+    if kinds is None and word is None and f.has("sliding_window_pattern"):
+        return slide_pattern(4)(f, layers)
     if kinds is None:
         letters = word if word and set(word) <= {"L", "G"} else "G"
         kinds = ["sliding" if letters[i % len(letters)] == "L" and i + 1 < layers else "full"
@@ -316,7 +321,8 @@ def sparse_layers(f: Fields, layers: int) -> list[bool]:
 
 
 def _sparse_by_step(f: Fields, layers: int) -> list[bool]:
-    first = f.count("first_k_dense_replace", "moe_layer_start_index", default=0, low=0)
+    first = f.count("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers",
+                    default=0, low=0)
     last = f.count("moe_layer_end_index", default=layers - 1, low=-1)
     last = layers - 1 if last == -1 else last
     step = f.count("moe_layer_freq", "decoder_sparse_step", "moe_layer_interval", default=1)

@@ -160,5 +160,13 @@ DENSE: Final[dict[str, Rules]] = {
     "SmolLM3ForCausalLM": _SMOLLM3, "smollm3": _SMOLLM3,
     "ApertusForCausalLM": _APERTUS,
     "ArceeForCausalLM": _ARCEE,
+    "Jais2ForCausalLM": Rules(
+        source="Jais 2 model card; transformers Jais2Config (squared ReLU, LayerNorm)",
+        gated=False, qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias",
+        default_bias=True, norm_vectors=2),
+    "VaultGemmaForCausalLM": Rules(
+        source="VaultGemma, arXiv:2510.15001; transformers VaultGemmaConfig", tied=True,
+        qkv_bias="attention_bias", out_bias="attention_bias", head_dim=256,
+        windows=slide_pattern(2)),
 }
 """Rules by class name or model type."""

@@ -6,7 +6,7 @@ one latent of ``kv_lora_rank + qk_rope_head_dim`` numbers per token and layer se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.architectures.config import Fields
@@ -113,6 +113,14 @@ def deepseek_v2(f: Fields) -> Body:
 def deepseek(f: Fields) -> Body:
     """DeepSeek V3, R1, V3.1 and V3.2; Kimi K2; GLM-4.7-Flash and GLM-5."""
     return _build(f, _BIASED)
+
+
+def tied_dense(f: Fields) -> Body:
+    """Youtu-LLM and MiniCPM3: MLA over dense FFNs, tied table.
+
+    Source: transformers YoutuConfig, MiniCPM3Config.
+    """
+    return _build(replace(f, defaults={"tie_word_embeddings": True}), _PLAIN)
 
 
 def _build(f: Fields, rules: Rules) -> Body:

@@ -17,6 +17,7 @@ from planner.architectures.decoder import (
     experts,
     shape,
     slide_all,
+    slide_letters,
     slide_pattern,
     slide_qwen,
     sparse_layers,
@@ -76,6 +77,14 @@ _MINIMAX_M2: Final = Rules(
     source="MiniMax-M2 model card; transformers MiniMaxM2Attention (q/k norm over all heads)",
     qk_norm="heads", qk_norm_key="use_qk_norm", sparse=every_layer, router_bias=True,
     defaults={"use_qk_norm": True})
+_EXAONE_MOE: Final = Rules(
+    source="K-EXAONE model card; transformers ExaoneMoeConfig",
+    qk_norm="head", windows=slide_letters, sparse=sparse_layers, router_bias=True,
+    defaults={"first_k_dense_replace": 1, "sliding_window": 4096})
+_HY_V3: Final = Rules(
+    source="Hunyuan 3 model card; transformers HYV3Config",
+    qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", qk_norm="head",
+    sparse=sparse_layers, router_bias=True, defaults={"first_k_dense_replace": 1})
 
 MOE: Final[dict[str, Rules]] = {
     "MixtralForCausalLM": Rules(
@@ -99,6 +108,19 @@ MOE: Final[dict[str, Rules]] = {
     "MiniMaxM2ForCausalLM": _MINIMAX_M2,
     "OlmoeForCausalLM": Rules(
         source="OLMoE, arXiv:2409.02060; transformers OlmoeConfig",
+        qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="heads",
+        sparse=every_layer),
+    "ExaoneMoeForCausalLM": _EXAONE_MOE, "HYV3ForCausalLM": _HY_V3,
+    "AfmoeForCausalLM": Rules(
+        source="Trinity model card; transformers AfmoeConfig (gated attention, four norms)",
+        norms=4, qk_norm="head", output_gate=True, head_dim=128, windows=slide_pattern(4),
+        sparse=sparse_layers, router_bias=True,
+        defaults={"num_dense_layers": 1, "sliding_window": 1024}),
+    "SolarOpenForCausalLM": Rules(
+        source="Solar Open 100B model card; transformers SolarOpenConfig",
+        qkv_bias="attention_bias", sparse=every_layer, router_bias=True, head_dim=128),
+    "FlexOlmoForCausalLM": Rules(
+        source="FlexOlmo, arXiv:2507.07024; transformers FlexOlmoConfig",
         qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="heads",
         sparse=every_layer),
     "Grok1ModelForCausalLM": Rules(
@@ -151,8 +173,10 @@ def minimax_m3(f: Fields) -> Body:
     full = attention(f, rules, s, None).mixer()
     chosen = _block_sparse(f, full, s.hidden)
     routed = sparse_layers(f, s.layers)
-    conf = f.section("sparse_attention_config") or Fields({}, f.at("sparse_attention_config"))
-    picks = conf.counts("sparse_attention_freq", length=s.layers) or [0] * s.layers
+    conf = f.section("sparse_attention_config")
+    kinds = f.words("layer_types", length=s.layers) or [""] * s.layers
+    listed = conf.counts("sparse_attention_freq", length=s.layers) if conf else None
+    picks = listed or [int("sparse" in kind) for kind in kinds]
     layers = tuple(
         layer(chosen if pick else full,
               experts(f, rules, s.hidden) if moe else
@@ -165,11 +189,14 @@ def minimax_m3(f: Fields) -> Body:
 
 
 def _block_sparse(f: Fields, full: Mixer, hidden: int) -> Mixer:
-    conf = f.section("sparse_attention_config") or Fields({}, f.at("sparse_attention_config"))
-    if not conf.data:
+    # transformers >= 5 flattens the section.
+    conf = f.section("sparse_attention_config") or f
+    if not any(conf.has(key) for key in ("sparse_index_dim", "index_head_dim")):
         return full
-    width, heads = conf.count("sparse_index_dim"), conf.count("sparse_num_index_heads")
-    reach = conf.count("sparse_topk_blocks") * conf.count("sparse_block_size")
+    width = conf.count("sparse_index_dim", "index_head_dim")
+    heads = conf.count("sparse_num_index_heads", "index_n_heads")
+    reach = (conf.count("sparse_topk_blocks", "index_topk_blocks")
+             * conf.count("sparse_block_size", "index_block_size"))
     index = KvStream("index", width, prefill_flops_per_pair=2 * heads * width,
                      decode_flops_per_pair=2 * heads * width, bytes_per_value=2.0)
     weights = (Weight("indexer", Role.INDEXER, hidden * (heads + 1) * width, sharded=False),
