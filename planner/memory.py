@@ -19,6 +19,8 @@ ALLOCATOR_UNSPLIT_BYTES = 2.0**20
 """[B] a rest of a segment up to this stays with its tensor (PyTorch ``kSmallSize``)."""
 ALLOCATOR_SMALL_BYTES = 10 * 2.0**20
 """[B] tensors below this share segments (PyTorch ``kMinLargeAlloc``)."""
+MXFP4_TILE = 256
+"""Width that MXFP4 expert kernels pad to (vLLM ``mxfp4.py``, ``round_up(..., 256)``)."""
 ROTARY_VALUES = 128
 """Values per position in the engine's cosine/sine table (one head dimension)."""
 
@@ -139,7 +141,18 @@ def _shards(role: Role, sharded: bool, layout: Layout) -> int:
 def _tensor_bytes(deployment: Deployment, role: Role, elements: int, shards: int,
                   block_bytes: float) -> float:
     fmt = deployment.llm.role_format(role, deployment.weights)
-    return allocated_bytes(elements / shards * fmt.bytes_per_value, block_bytes)
+    size = elements / shards * fmt.bytes_per_value
+    if block_bytes and fmt.name == "mxfp4":
+        size *= padded_share(deployment.llm.hidden)
+    return allocated_bytes(size, block_bytes)
+
+
+def padded_share(width: int) -> float:
+    """Growth of packed MXFP4 experts, whose kernels want widths of whole 256s.
+
+    gpt-oss (2,880 wide, padded to 3,072) so loads 64.4 GiB where its values take 60.7.
+    """
+    return math.ceil(width / MXFP4_TILE) * MXFP4_TILE / width
 
 
 def allocated_bytes(tensor_bytes: float, block_bytes: float) -> float:

@@ -246,12 +246,12 @@ class Chain:
         kept = weights[:cap].copy()
         ratio = float(self.ratio()[cap - 1])
         kept[-1] *= 1.0 / (1.0 - ratio) if ratio < 1.0 else 1e12
-        return np.asarray(kept / (empty + kept.sum()))
+        return np.asarray(kept / max(empty + float(kept.sum()), 1e-300))
 
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
         tokens = self.distribution(cap) * self.n[:cap] / self.tpot_s[:cap]
-        cumulated = np.cumsum(tokens) / tokens.sum()
+        cumulated = np.cumsum(tokens) / max(float(tokens.sum()), 1e-300)
         index = int(np.searchsorted(cumulated, share - 1e-12))
         return float(values[min(index, cap - 1)])
 
