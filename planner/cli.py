@@ -52,9 +52,8 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
 
 def read_document(path: Path) -> Any:
     """A JSON file, or standard input for ``-``."""
-    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     try:
-        return json.loads(text)
+        return json.loads(sys.stdin.read() if str(path) == "-" else path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
         fail(f"{path}: not JSON: {error}", 2)
 
@@ -92,7 +91,7 @@ def export(output: Path | None) -> None:
 
 @click.command("import-model")
 @_FILE
-@click.option("--slug", help="Name in the catalog; default: the file's, in lower case.")
+@click.option("--slug", help="Name in the catalog; default: from the Hugging Face id or file.")
 @click.option("--hf-id", help="Hugging Face id.")
 @with_appcontext
 @one_line_errors
@@ -103,7 +102,7 @@ def import_model(file: Path, slug: str | None, hf_id: str | None) -> None:
 
     config = read_document(file)
     if not (isinstance(config, dict) and "hf_config" in config):
-        config = {"slug": slug or _slug_of(file), "hf_config": config}
+        config = {"slug": slug or _slug_of(hf_id, config, file), "hf_config": config}
     if hf_id:
         config["hf_id"] = hf_id
     row = columns(load_document(ModelInSchema(), config))
@@ -111,10 +110,13 @@ def import_model(file: Path, slug: str | None, hf_id: str | None) -> None:
     click.echo(f"{row['slug']}: {row['architecture']}")
 
 
-def _slug_of(file: Path) -> str:
+def _slug_of(hf_id: str | None, config: Any, file: Path) -> str:
+    from planner.architectures import slug_of
+
+    named = config.get("_name_or_path") if isinstance(config, dict) else None
     # A config lies in a directory named after its model as often as it carries the name itself.
-    stem = file.parent.name if file.stem == "config" and file.parent.name else file.stem
-    return stem.split("__")[-1].lower()
+    stem = file.resolve().parent.name if file.stem == "config" else file.stem
+    return slug_of(hf_id or (named if isinstance(named, str) else None) or stem.split("__")[-1])
 
 
 def _store_model(row: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from models import EngineRow
 from planner.api.blueprint import ApiBlueprint
-from planner.api.fields import Choice, Flag, Number, Text, Whole, date_field, slug_field
+from planner.api.fields import Choice, Flag, Map, Number, Text, Whole, date_field, slug_field
 from planner.api.paging import PageQuery, page_schema
 from planner.api.resource import Resource
 from planner.api.validation import StrictSchema
@@ -39,7 +39,7 @@ def _field(name: str, kind: str) -> ma_fields.Field[Any]:
         "expert_imbalance": Number(lowest=1, highest=1000),
         "as_of": date_field(),
         "source": Text(longest=2000),
-        "notes": ma_fields.Dict(keys=Text(longest=100), values=Text(longest=2000)),
+        "notes": Map(keys=Text(longest=100), values=Text(longest=2000)),
     }
     if name in special:
         return special[name]

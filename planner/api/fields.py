@@ -15,7 +15,7 @@ from marshmallow import ValidationError, fields
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}")
 """A slug or a Hugging Face id."""
-_DATE = re.compile(r"\d{4}(-H[12]|-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
+_DATE = re.compile(r"[0-9]{4}(-H[12]|-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
@@ -93,8 +93,8 @@ class Whole(Number):
 class Flag(fields.Field[bool]):
     """A JSON boolean."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(metadata={"type": "boolean"}, **kwargs)
+    def __init__(self, *, metadata: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(metadata={"type": "boolean", **(metadata or {})}, **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
         if not isinstance(value, bool):
@@ -143,8 +143,13 @@ def name_field(**kwargs: Any) -> Text:
 
 
 def date_field(**kwargs: Any) -> Text:
-    """A date as exact as it is known: a year, a half-year, a month or a day."""
-    return Text(longest=10, shortest=4, pattern=_DATE,
+    """A date as exact as it is known: a year, a half-year, a month or a day.
+
+    Only a required date must be known; another may be empty, which is how reads show it.
+    """
+    needed = bool(kwargs.get("required"))
+    pattern = _DATE if needed else re.compile(f"({_DATE.pattern})?")
+    return Text(longest=10, shortest=4 if needed else 0, pattern=pattern,
                 hint="a date as YYYY-MM-DD, YYYY-MM, YYYY-H1, YYYY-H2 or YYYY", **kwargs)
 
 
@@ -187,6 +192,20 @@ class Unique(fields.List[Any]):
                 raise ValidationError({index: [f"repeats {shown(item)}"]})
             seen.append(item)
         return items
+
+
+class Map(fields.Dict):
+    """An object with free names; an error points at the name, not at a ``value`` below it."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        try:
+            return super()._deserialize(value, attr, data, **kwargs)
+        except ValidationError as error:
+            if not isinstance(error.messages, dict):
+                raise
+            raise ValidationError({
+                name: [*parts.get("key", ()), *parts.get("value", ())]
+                for name, parts in error.messages.items()}) from None
 
 
 class QueryWhole(Whole):

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from flask import Response
 from flask.views import MethodView
 from marshmallow import ValidationError, fields, validates_schema
+from marshmallow.validate import Length
 from sqlalchemy import String, cast, func, select
 
 from models import LlmRow
 from planner.api.blueprint import ApiBlueprint
-from planner.api.fields import Text, name_field, slug_field
+from planner.api.fields import (
+    NAME,
+    Choice,
+    Flag,
+    Text,
+    Whole,
+    date_field,
+    name_field,
+    slug_field,
+)
 from planner.api.paging import SearchQuery, matches, page_schema
 from planner.api.problems import Problem
 from planner.api.resource import Resource
@@ -25,24 +36,47 @@ blp = ApiBlueprint("models", __name__, "Language models")
 _WEIGHTS = ("bf16", "fp8", "int8", "int4", "fp4")
 
 
+_BIG = 1_000_000_000_000
+
+
 class ModelInSchema(StrictSchema):
-    """A model to add: a ``config.json``, or the fields of its architecture."""
+    """A model to add: its ``config.json`` under ``hf_config``, or the sizes of its layers."""
 
     slug = slug_field(required=True)
     name = Text(longest=200, shortest=1)
     hf_id = name_field(allow_none=True)
-    aliases = fields.List(name_field(), metadata={"maxItems": 100})
+    aliases = fields.List(name_field(), validate=Length(max=100))
+    source = Text(longest=2000)
+    as_of = date_field()
     hf_config = fields.Dict(keys=fields.String(), metadata={
         "description": "The model's config.json; an unknown architecture is refused by name"})
-    fields_ = fields.Dict(keys=fields.String(), data_key="fields", attribute="fields", metadata={
-        "description": "Instead of hf_config: hidden, layers, heads, kv_heads, … by name"})
-    source = Text(longest=2000)
-    as_of = Text(longest=10)
+    hidden = Whole(lowest=1, highest=_BIG)
+    layers = Whole(lowest=1, highest=_BIG)
+    heads = Whole(lowest=1, highest=_BIG)
+    kv_heads = Whole(lowest=1, highest=_BIG, metadata={"description": "Default: heads"})
+    head_dim = Whole(lowest=1, highest=_BIG, metadata={"description": "Default: hidden / heads"})
+    intermediate = Whole(lowest=1, highest=_BIG)
+    vocab = Whole(lowest=1, highest=_BIG)
+    max_context = Whole(lowest=1, highest=_BIG)
+    tied_embeddings = Flag()
+    gated = Flag(metadata={"description": "Three FFN matrices (default), or two"})
+    experts = Whole(lowest=1, highest=_BIG)
+    active_experts = Whole(lowest=1, highest=_BIG)
+    moe_intermediate = Whole(lowest=1, highest=_BIG)
+    shared_experts = Whole(lowest=0, highest=_BIG)
+    dense_layers = Whole(lowest=0, highest=_BIG)
+    sliding_window = Whole(lowest=1, highest=_BIG)
+    full_every = Whole(lowest=1, highest=_BIG)
+    dtype = Choice(("bf16", "fp16", "fp32"))
 
     @validates_schema
     def _one_way(self, data: dict[str, Any], **_: Any) -> None:
-        if ("hf_config" in data) == ("fields" in data):
-            raise ValidationError("give exactly one of hf_config and fields", "hf_config")
+        sizes = sorted(set(data) - _IDENTITY - {"hf_config"})
+        if "hf_config" in data and sizes:
+            raise ValidationError("give hf_config or sizes, not both", sizes[0])
+
+
+_IDENTITY = {"slug", "name", "hf_id", "aliases", "source", "as_of"}
 
 
 class ModelSchema(StrictSchema):
@@ -117,28 +151,34 @@ def build_llm(data: dict[str, Any]) -> Llm:
     Raises
     ------
     PlannerError
-        With its pointer moved under ``/hf_config`` or ``/fields``.
+        With the pointer of the field, under ``/hf_config`` where that was given.
     """
     from planner import architectures  # imported late: it is the larger part of the start-up
 
-    given = "hf_config" if "hf_config" in data else "fields"
     names = {"slug": data["slug"], "hf_id": data.get("hf_id"), "name": data.get("name")}
+    if "hf_config" in data:
+        return architectures.from_config(data["hf_config"], **names)
+    sizes = {k: v for k, v in data.items() if k not in _IDENTITY}
     try:
-        if given == "hf_config":
-            return architectures.from_config(data["hf_config"], **names)
-        return architectures.from_fields({**data["fields"], **names})
+        return architectures.from_fields({**sizes, **{k: v for k, v in names.items() if v}})
     except PlannerError as error:
-        error.pointer = f"/{given}{error.pointer}"
+        error.pointer = error.pointer.removeprefix("/model")
         raise
 
 
 def columns(data: dict[str, Any]) -> dict[str, Any]:
     """Columns of a row from a posted model."""
-    llm = build_llm(data)
-    return {"slug": data["slug"], "name": data.get("name") or llm.name, "hf_id": data.get("hf_id"),
+    llm = _clean(build_llm(data), data)
+    return {"slug": data["slug"], "name": data.get("name") or llm.name, "hf_id": llm.hf_id,
             "aliases": data.get("aliases", []), "architecture": llm.architecture,
             "record": llm.to_record(), "published": {}, "source": data.get("source", ""),
             "as_of": data.get("as_of", "")}
+
+
+def _clean(llm: Llm, data: dict[str, Any]) -> Llm:
+    """The same model under a sane identity: ``_name_or_path`` of a config may be anything."""
+    hf_id = llm.hf_id if llm.hf_id and NAME.fullmatch(llm.hf_id) else None
+    return replace(llm, hf_id=hf_id, name=llm.name if hf_id else data.get("name", data["slug"]))
 
 
 def refuse_taken_names(data: dict[str, Any], own: str) -> None:
@@ -191,8 +231,9 @@ class Models(MethodView):
     @blp.create(ModelInSchema, ModelSchema, 409)
     def post(self, data: dict[str, Any]) -> Response:
         """Add a model from its config.json or its fields."""
-        refuse_taken_names(data, own="")
-        return models.create(columns(data))
+        row = columns(data)
+        refuse_taken_names(row, own="")
+        return models.create(row)
 
 
 @blp.route("/models/<path:slug>")
@@ -209,8 +250,9 @@ class Model(MethodView):
         """Replace a model."""
         key = resolve(slug)
         models.find(key)
-        refuse_taken_names(data, own=key)
-        return models.replace(key, columns(data))
+        row = columns(data)
+        refuse_taken_names(row, own=key)
+        return models.replace(key, row)
 
     @blp.remove()
     def delete(self, slug: str) -> Response:

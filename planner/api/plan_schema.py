@@ -7,7 +7,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields
 
-from planner.api.fields import SLUG, Choice, Number, Text, Unique, Whole, name_field, slug_field
+from planner.api.fields import SLUG, Choice, Map, Number, Text, Unique, Whole, name_field, slug_field
 from planner.api.validation import InvalidDocument, StrictSchema, load_document, pointers
 from planner.api.workload_schema import SloSchema, WorkloadSchema, workload_of
 from planner.errors import NotInCatalog
@@ -81,7 +81,7 @@ class PricingSchema(StrictSchema):
     commitment = Choice(COMMITMENTS, load_default="on_demand")
     provider = Text(longest=100, shortest=1, allow_none=True, load_default=None)
     region = Text(longest=100, shortest=1, allow_none=True, load_default=None)
-    usd_per_gpu_hour = fields.Dict(
+    usd_per_gpu_hour = Map(
         keys=slug_field(), values=Number(above=0, highest=1e6), load_default=dict,
         metadata={"description": "Own price per GPU slug; wins over the catalog"})
     utilization_hours_per_month = Number(above=0, highest=744, load_default=730.0)

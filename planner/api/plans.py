@@ -139,9 +139,9 @@ class PlanWorkbook(MethodView):
     @blp.read({"type": "string", "format": "binary"}, 404, content_type=XLSX)
     def get(self, plan_id: str) -> Response:
         """The plan as an xlsx whose formulas recalculate it."""
+        row = find(plan_id)
         from planner.workbook import write_plan  # late: it loads the spreadsheet writer
 
-        row = find(plan_id)
         body = write_plan(document_of(row), unpack(row.points), row.snapshot)
         return attachment(body, XLSX, f"plan-{plan_id}.xlsx", etag_of(encode(document_of(row))))
 
