@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from planner.errors import InvalidValue
 from planner.precision import Format
 
 Link = Literal["domain", "network"]
+IDLE_POWER_SHARE = 0.2
+"""Share of the board power drawn without work (memory, leakage, fans)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,20 @@ class Gpu:
         Dynamic power grows about with the cube of the clock above an idle floor of a fifth of the
         board power, so the clock follows the cube root of the power left. Splitwise (ISCA 2024)
         figure 9: capping H100 from 700 W to 350 W slows prefill sharply and decode hardly.
+
+        Raises
+        ------
+        InvalidValue
+            For a cap at or below the idle floor, under which nothing is computed.
         """
         if power_cap_w is None or self.tdp_w is None or power_cap_w >= self.tdp_w:
             return 1.0
-        idle_w = 0.2 * self.tdp_w
-        left = max(power_cap_w - idle_w, 0.0) / (self.tdp_w - idle_w)
+        idle_w = IDLE_POWER_SHARE * self.tdp_w
+        if power_cap_w <= idle_w:
+            raise InvalidValue(
+                f"power_cap_w {power_cap_w:g} is not above the idle draw of {self.slug}, "
+                f"{idle_w:g} W ({IDLE_POWER_SHARE:.0%} of its {self.tdp_w:g} W)", "/power_cap_w")
+        left = (power_cap_w - idle_w) / (self.tdp_w - idle_w)
         return float(left ** (1.0 / 3.0))
 
     def group_link(self, gpus: int) -> tuple[float, Link]:

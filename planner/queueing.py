@@ -16,6 +16,8 @@ from scipy.special import gammainc
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+UNSTABLE = 1e12
+"""Weight of the waiting tail relative to the last state where the queue has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,77 +178,80 @@ class Chain:
         [token/s] that must be generated.
     output_tokens : float
         [token] per request.
-    peak : float
-        Peakedness of the arrivals, 1 for Poisson.
+    weight : ndarray, shape (N,)
+        The products, scaled so that none overflows.
+    empty : float
+        Weight of the empty system on the same scale.
+    utilization : ndarray, shape (N,)
+        Load over the throughput of a state, ``load tpot(n) / n``.
+    ratio : ndarray, shape (N,)
+        Ratio of the geometric tail past a cap of n.
     """
 
     n: Array
     tpot_s: Array
-    log_weight: Array
     load: float
     output_tokens: float
-    peak: float = 1.0
+    weight: Array
+    empty: float
+    utilization: Array
+    ratio: Array
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
            arrival_cv2: float = 1.0) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N."""
         n = np.arange(1.0, len(tpot_s) + 1.0)
-        load = rate_per_s * output_tokens
+        load = max(rate_per_s * output_tokens, 1e-300)
         peak = peakedness(arrival_cv2)
-        steps = np.log(max(load, 1e-300)) + np.log(tpot_s) - np.log(n)
-        return cls(n, tpot_s, np.cumsum(steps) / peak, load, output_tokens, peak)
+        utilization = load * tpot_s / n
+        logs = np.cumsum(np.log(utilization)) / peak
+        top = max(float(logs.max()), 0.0)
+        ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
+        return cls(n, tpot_s, load, output_tokens, np.exp(logs - top), math.exp(-top),
+                   utilization, ratio)
 
-    def utilization(self) -> Array:
-        """Load over the throughput of the last state, ``load tpot(cap) / cap``, for every cap."""
-        return self.load * self.tpot_s / self.n
-
-    def ratio(self) -> Array:
-        """Ratio of the geometric tail past every cap."""
-        return np.asarray(self.utilization() ** (1.0 / self.peak))
-
-    def _scaled(self) -> tuple[Array, float]:
-        top = max(float(self.log_weight.max()), 0.0)
-        return np.exp(self.log_weight - top), math.exp(-top)
+    def tail(self) -> Array:
+        """Weight of those that wait, relative to the last state's: r / (1 - r) for every cap."""
+        stable = self.ratio < 1.0
+        gap = np.where(stable, 1.0 - self.ratio, 1.0)
+        return np.where(stable, self.ratio / gap, UNSTABLE)
 
     def waiting(self) -> tuple[Array, Array]:
         """For every cap: probability of waiting for admission, and its mean wait [s] given that.
 
         Past the cap M the chain goes on with ratio r; an arrival waits when it finds M or more
         running: pi(M) / (1 - r). It then waits a geometric number of departures,
-        ``o tpot(M) / M / (1 - r)`` on average. Both are infinite or 1 when r >= 1.
+        ``o tpot(M) / M / (1 - r)`` on average. Where r >= 1 they are 1 and infinite.
         """
-        weights, empty = self._scaled()
-        ratio = self.ratio()
-        stable = ratio < 1.0
-        gap = np.where(stable, 1.0 - ratio, 1.0)
-        total = empty + np.cumsum(weights) + weights * ratio / gap
-        probability = np.where(stable, weights / gap / np.maximum(total, 1e-300), 1.0)
-        mean = np.where(stable, self.output_tokens * self.tpot_s / self.n / gap, np.inf)
-        return probability, mean
+        stable = self.ratio < 1.0
+        gap = np.where(stable, 1.0 - self.ratio, 1.0)
+        total = self.empty + np.cumsum(self.weight) + self.weight * self.ratio / gap
+        probability = self.weight / gap / np.maximum(total, 1e-300)
+        mean = self.output_tokens * self.tpot_s / self.n / gap
+        return np.where(stable, probability, 1.0), np.where(stable, mean, np.inf)
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
         """For every cap: share of tokens generated while TPOT is within the limit."""
-        weights, _ = self._scaled()
-        tokens = weights * self.n / self.tpot_s
-        tail = self._tail_tokens(weights)
-        good = np.where(self.tpot_s <= tpot_limit_s * (1 + 1e-12), 1.0, 0.0)
-        total = np.cumsum(tokens) + tail
-        return (np.cumsum(tokens * good) + tail * good) / np.maximum(total, 1e-300)
+        tokens = self.weight * self.n / self.tpot_s
+        good = self.tpot_s <= tpot_limit_s * (1 + 1e-12)
+        waiting = tokens * self.tail()
+        total = np.cumsum(tokens) + waiting
+        held = np.cumsum(np.where(good, tokens, 0.0)) + np.where(good, waiting, 0.0)
+        return np.asarray(held / np.maximum(total, 1e-300))
 
-    def _tail_tokens(self, weights: Array) -> Array:
-        ratio = self.ratio()
-        stable = ratio < 1.0
-        tail = np.where(stable, ratio / np.where(stable, 1.0 - ratio, 1.0), 1e12)
-        return weights * tail * self.n / self.tpot_s
+    def mean_running_by_cap(self) -> Array:
+        """For every cap: E[n] over time of the running sequences."""
+        waiting = self.weight * self.tail()
+        total = self.empty + np.cumsum(self.weight) + waiting
+        return np.asarray((np.cumsum(self.weight * self.n) + waiting * self.n)
+                          / np.maximum(total, 1e-300))
 
     def distribution(self, cap: int) -> Array:
-        """pi(1..cap), time-weighted, conditional on the cap; the waiting tail sits in the last."""
-        weights, empty = self._scaled()
-        kept = weights[:cap].copy()
-        ratio = float(self.ratio()[cap - 1])
-        kept[-1] *= 1.0 / (1.0 - ratio) if ratio < 1.0 else 1e12
-        return np.asarray(kept / max(empty + float(kept.sum()), 1e-300))
+        """pi(1..cap), time-weighted; the waiting tail sits in the last state."""
+        kept = self.weight[:cap].copy()
+        kept[-1] *= 1.0 + float(self.tail()[cap - 1])
+        return np.asarray(kept / max(self.empty + float(kept.sum()), 1e-300))
 
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
@@ -254,16 +259,6 @@ class Chain:
         cumulated = np.cumsum(tokens) / max(float(tokens.sum()), 1e-300)
         index = int(np.searchsorted(cumulated, share - 1e-12))
         return float(values[min(index, cap - 1)])
-
-    def mean_running_by_cap(self) -> Array:
-        """For every cap: E[n] over time of the running sequences."""
-        weights, empty = self._scaled()
-        ratio = self.ratio()
-        stable = ratio < 1.0
-        tail = weights * np.where(stable, ratio / np.where(stable, 1.0 - ratio, 1.0), 1e12)
-        total = empty + np.cumsum(weights) + tail
-        return np.asarray((np.cumsum(weights * self.n) + tail * self.n)
-                          / np.maximum(total, 1e-300))
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

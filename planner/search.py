@@ -23,7 +23,6 @@ from planner.setups.continuous import Array
 from planner.setups.disaggregated import DecodePool, Pair, PrefillPool
 from planner.setups.static import Static
 from planner.sizing import (
-    IDLE_RATE_PER_S,
     Answer,
     Check,
     Miss,
@@ -145,8 +144,9 @@ def _one_pool(request: PlanRequest, setup: str, tables: list[Table], found: Sear
     """The best layout (and token budget) of a one-pool setup on one GPU type."""
     best = _Best()
     for table in tables:
-        refusals = [r for r in _offer_variants(request, setup, table, best) if r]
-        if refusals and len(refusals) == len(list(_variants(setup, table, request.limits))):
+        answers = list(_offer_variants(request, setup, table, best))
+        refusals = [r for r in answers if r]
+        if len(refusals) == len(answers):
             source, refusal = refusals[-1]
             if refusal.at_zero_load or best.pool is None:
                 found.missed.append(_miss(setup, table, refusal, source))
@@ -375,12 +375,8 @@ def _zero_load_detail(table: Table, failed: str, source: Serving | None) -> str:
 
 
 def _best_case_s(table: Table, target: Slo, source: Serving | None) -> float:
-    if source is not None and source.caps.size:
-        seen = source.latencies(IDLE_RATE_PER_S, 1.0, int(source.caps[0]))
-        if seen is not None:
-            figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s,
-                       "e2e": seen.e2e_s}
-            return figures[target.metric][f"p{target.percentile:g}"]
+    if source is not None:
+        return source.best_case_s(target)
     if target.metric in ("tpot", "itl"):
         return float(table.decode_s[0])
     at = table.workload.new_prompt.quantile(target.percentile / 100.0)

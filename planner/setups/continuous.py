@@ -91,30 +91,29 @@ class Continuous(ABC):
         if chain is None:
             return Verdict(False, 0, "throughput")
         index = self.caps - 1
-        held = {"throughput": chain.ratio()[index] < 1.0}
+        held = {"throughput": chain.ratio[index] < 1.0}
         target = self.workload.slo("tpot")
         if target:
             held["tpot"] = chain.token_share_within(target.limit_s)[index] >= _level(target)
         target = self.workload.slo("ttft")
-        if target:
-            held["ttft"] = self._in_time(target, chain, rate_per_s, cv2, _all(held))
+        others = _all(held)
+        if target and others.any():
+            held["ttft"] = self._in_time(target, chain, rate_per_s, cv2, np.flatnonzero(others))
         return self._judge(held, chain, rate_per_s, cv2)
 
     def _in_time(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float,
-                 others: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether TTFT holds per cap; caps that fail anyway are not asked (left False).
+                 places: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whether TTFT holds at each of the caps at ``places`` (False elsewhere).
 
         The largest cap is tried alone first: where it holds, no other is needed.
         """
         answer = np.zeros(len(self.caps), dtype=bool)
-        places = np.flatnonzero(others) if others.any() else np.arange(len(self.caps))
-        wait, latency = self._ttft(chain, rate_per_s, cv2)
-        for chosen in (places[-1:], places):
-            within = share_within(target.limit_s, wait.at(chosen), latency[chosen],
-                                  self.table.prompt_weights)
-            answer[chosen] = within >= _level(target)
-            if answer.any():
+        for chosen in (places[-1:], places[:-1]):
+            if answer.any() or not chosen.size:
                 break
+            wait, latency = self._ttft(chain, rate_per_s, cv2, self.caps[chosen] - 1)
+            within = share_within(target.limit_s, wait, latency, self.table.prompt_weights)
+            answer[chosen] = within >= _level(target)
         return answer
 
     def _judge(self, held: dict[str, NDArray[np.bool_]], chain: Chain, rate_per_s: float,
@@ -142,11 +141,11 @@ class Continuous(ABC):
                 return target.metric
         return ""
 
-    def _ttft(self, chain: Chain, rate_per_s: float, cv2: float) -> tuple[Wait, Array]:
+    def _ttft(self, chain: Chain, rate_per_s: float, cv2: float, index: NDArray[np.int64]
+              ) -> tuple[Wait, Array]:
+        """Waits and latencies of a new prompt under the caps ``index + 1``."""
         probability, given = chain.waiting()
-        index = self.caps - 1
-        running = chain.mean_running_by_cap()[index]
-        wait, latency = self.prefill(rate_per_s, cv2, running)
+        wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[index])
         return wait + admission_wait(probability[index], given[index]), latency
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
@@ -159,12 +158,22 @@ class Continuous(ABC):
         ttft = float(wait.mean_s[0]) + float(latency[0] @ self.table.prompt_weights)
         return ttft, running / max(chain.load, 1e-300)
 
+    def best_case_s(self, target: Slo) -> float:
+        """The percentile of a metric [s] with no other request on the replica."""
+        q = target.percentile / 100.0
+        _, latency = self.prefill(0.0, 1.0, np.array([1.0]))
+        prompt = self.workload.new_prompt.quantile(q)
+        ttft = float(np.interp(prompt, self.table.prompt_tokens, latency[0]))
+        tpot = float(self.table.decode_s[0])
+        tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
+        return {"ttft": ttft, "tpot": tpot, "itl": tpot, "e2e": ttft + tpot * tokens}[target.metric]
+
     def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
         """What users see at a rate [1/s] per replica under a batch limit; None when unstable."""
         chain = self.chain(rate_per_s, cv2)
         if chain is None:
             return None
-        if chain.ratio()[cap - 1] >= 1.0:
+        if chain.ratio[cap - 1] >= 1.0:
             return None
         return self._latencies(chain, rate_per_s, cv2, cap, list(self.workload.slos))
 

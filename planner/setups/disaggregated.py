@@ -53,7 +53,7 @@ class DecodePool:
             return Verdict(False, 0, "memory")
         chain = self.chain(rate_per_s, cv2)
         index = self.caps - 1
-        good = (chain.ratio()[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
+        good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
         failed = "throughput"
         for metric in ("tpot", "itl"):
             target = self.workload.slo(metric)
@@ -185,7 +185,7 @@ class Pair:
         """What users see at the rates [1/s] of one prefill and one decode replica."""
         chain = self.decode.chain(rates[1], cv2s[1])
         wait = self.prefill.wait(rates[0], cv2s[0])
-        if chain.ratio()[cap - 1] >= 1.0 or not np.isfinite(wait.mean_s):
+        if chain.ratio[cap - 1] >= 1.0 or not np.isfinite(wait.mean_s):
             return None
         slos = self.decode.workload.slos
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in slos)}))

@@ -16,6 +16,7 @@ from planner.queueing import PERCENTILES
 from planner.roofline import StepBatch
 from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
 from planner.setups.continuous import Array
+from planner.workload import Slo
 
 
 class Static:
@@ -77,6 +78,16 @@ class Static:
         """Mean TTFT and TPOT [s] under a batch limit."""
         seen = self.latencies(rate_per_s, cv2, cap)
         return (math.inf, math.inf) if seen is None else (seen.ttft_s["mean"], seen.tpot_s["mean"])
+
+    def best_case_s(self, target: Slo) -> float:
+        """The percentile of a metric [s] with no other request on the replica."""
+        q = target.percentile / 100.0
+        table = self.table
+        prompt = self.workload.new_prompt.quantile(q)
+        ttft = float(np.interp(prompt, table.prompt_tokens, table.prefill_s))
+        tpot = float(table.decode_s[0])
+        tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
+        return {"ttft": ttft, "tpot": tpot, "itl": tpot, "e2e": ttft + tpot * tokens}[target.metric]
 
     def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
         """What users see [s] under a batch limit; None when the replica cannot keep up."""
