@@ -71,18 +71,27 @@ def reason_of(options: list[dict[str, Any]], missed: list[Miss]) -> str:
     if not others:
         return f"{name} is the only option that meets the targets."
     other = others[0]
-    saved = other["gpus"] - best["gpus"]
+    return (f"{name} {_saving(best, other)} {_name(other)} ({best['gpus']} GPUs against "
+            f"{other['gpus']}, which {_limit_words(other['limited_by'])}).")
+
+
+def _saving(best: dict[str, Any], other: dict[str, Any]) -> str:
+    """By how much the winner is better: money, else GPUs, else latency."""
     if best["usd_per_hour"] is not None and other["usd_per_hour"] is not None:
         less = other["usd_per_hour"] - best["usd_per_hour"]
-        share = less / other["usd_per_hour"] if other["usd_per_hour"] else 0.0
-        gap = (f"{less:,.2f} USD/h ({share:.0%}) less than" if less > 0.005
-               else "the same price as")
-        gap = f"costs {gap}"
-    else:
-        gap = f"needs {saved} GPUs fewer than" if saved > 0 else "needs as many GPUs as"
-    late = (f"; {_name(other)} needs {other['gpus']} GPUs against {best['gpus']}"
-            f" and is limited by {other['limited_by']}")
-    return f"{name} {gap} the best other setup{late}."
+        if less > 0.005:
+            return f"costs {less:,.2f} USD/h ({less / other['usd_per_hour']:.0%}) less than"
+    elif other["gpus"] > best["gpus"]:
+        return f"needs {other['gpus'] - best['gpus']} GPUs fewer than"
+    faster = [m for m in ("ttft_ms", "tpot_ms") if best[m]["p90"] < other[m]["p90"]]
+    words = " and ".join(f"{m.removesuffix('_ms').upper()} p90 {best[m]['p90']:,.0f} ms against "
+                         f"{other[m]['p90']:,.0f}" for m in faster)
+    return f"costs the same with {words} as" if words else "is as good as"
+
+
+def _limit_words(metric: str) -> str:
+    return {"throughput": "has no throughput left", "memory": "is out of KV cache"}.get(
+        metric, f"is limited by {metric.upper()}")
 
 
 def _name(option: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from planner.requests import PlanRequest
 from planner.setups.disaggregated import PrefillPool
 from planner.setups.static import Static
 from planner.sizing import Pool
-from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, TOKENS_PER_MILLION
+from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def fleet_cost(fleet: Fleet, request: PlanRequest, usd_per_gpu_hour: Mapping[str
     prompt, output = workload.prompt.mean, workload.output.mean
     prefill = prefill_share(fleet)
     return Cost(
-        hourly, hourly * HOURS_PER_MONTH, per_request,
+        hourly, hourly * request.pricing.utilization_hours_per_month, per_request,
         per_request / (prompt + output) * TOKENS_PER_MILLION,
         per_request * prefill / prompt * TOKENS_PER_MILLION,
         per_request * (1.0 - prefill) / output * TOKENS_PER_MILLION,

@@ -177,7 +177,7 @@ class LayerGroup:
     weights: tuple[Weight, ...] = ()
     """Norms and what belongs to neither half."""
     all_reduces: int = 2
-    """Tensor-parallel all-reduces per layer (1 when the halves run in parallel or one is absent)."""
+    """Tensor-parallel all-reduces per layer (1: halves in parallel, or one is absent)."""
 
     def all_weights(self) -> Iterator[Weight]:
         """Every weight of one layer of the group."""

@@ -14,7 +14,7 @@ from planner.catalog.book import Price
 from planner.errors import InvalidValue
 from planner.requests import MeasuredWorker, PlanRequest
 from planner.sizing import Resources
-from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, TOKENS_PER_MILLION
+from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
 
 
 def replicas_for(rate_per_s: float, worker: MeasuredWorker, utilization: float) -> int:
@@ -69,6 +69,8 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
         "weights": resources.llm.native_precision, "kv": resources.llm.native_kv, "gpus": gpus,
         "gpus_by_kind": {gpu.slug: gpus}, "nodes": math.ceil(gpus / gpu.node_gpus),
         "regions": regions, "pools": pools, "limited_by": "throughput",
+        **{f"{m}_ms": dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
+           for m in ("ttft", "tpot", "itl", "e2e")},
         "goodput_rps_per_gpu": min(p["capacity_rps"] * p["replicas"] for p in pools)
         * regions / gpus,
         "power_kw": gpus * gpu.tdp_w / 1e3 if gpu.tdp_w else None,
@@ -101,5 +103,5 @@ def _money(request: PlanRequest, gpus: int, price: Price | None) -> dict[str, fl
     per_request = hourly / ((workload.mean_requests_per_s or workload.requests_per_s)
                             * SECONDS_PER_HOUR)
     tokens = workload.prompt.mean + workload.output.mean
-    return dict(zip(names, (hourly, hourly * HOURS_PER_MONTH, per_request,
-                            per_request / tokens * TOKENS_PER_MILLION), strict=True))
+    return dict(zip(names, (hourly, hourly * request.pricing.utilization_hours_per_month,
+                            per_request, per_request / tokens * TOKENS_PER_MILLION), strict=True))

@@ -20,7 +20,6 @@ from planner.measured import measured_options
 from planner.requests import PlanRequest
 from planner.search import precisions, search
 from planner.sizing import Miss, Resources, Sized
-from planner.units import HOURS_PER_MONTH
 
 
 @dataclass(slots=True)
@@ -67,8 +66,8 @@ class PlanResult:
              "source": "request"},
             {"name": "target_utilization", "value": limits.target_utilization,
              "unit": "share of capacity", "source": "request"},
-            {"name": "hours_per_month", "value": HOURS_PER_MONTH, "unit": "h",
-             "source": "365 days / 12"},
+            {"name": "hours_per_month", "value": self.request.pricing.utilization_hours_per_month,
+             "unit": "h", "source": "request; 730 h = 365 days / 12"},
             {"name": "kv_pool_percentile", "value": 99.0, "unit": "%",
              "source": "cache of the running sequences fits in 99 % of the time"},
         ]

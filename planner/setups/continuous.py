@@ -32,6 +32,8 @@ from planner.setups.base import (
 from planner.workload import Slo
 
 Array = NDArray[np.float64]
+SLOW_STRIDE = 4
+"""Of the batch limits every fourth is asked where full latency figures are needed."""
 RESIDUAL = 0.75
 """Share of a running step that a new prompt waits for: third quartile of the uniform residual."""
 
@@ -105,10 +107,11 @@ class Continuous(ABC):
                  places: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether TTFT holds at each of the caps at ``places`` (False elsewhere).
 
-        The largest cap is tried alone first: where it holds, no other is needed.
+        The largest cap is tried alone first: where it holds and nothing else is left to ask, no
+        other is needed.
         """
         answer = np.zeros(len(self.caps), dtype=bool)
-        for chosen in (places[-1:], places[:-1]):
+        for chosen in (places,) if self._slow() else (places[-1:], places[:-1]):
             if answer.any() or not chosen.size:
                 break
             wait, latency = self._ttft(chain, rate_per_s, cv2, self.caps[chosen] - 1)
@@ -121,18 +124,22 @@ class Continuous(ABC):
         good = _all(held)
         if not good.any():
             return Verdict(False, 0, _first_failure(held))
-        slow = [s for s in (self.workload.slo("itl"), self.workload.slo("e2e")) if s]
+        slow = self._slow()
         if not slow:
             return Verdict(True, int(self.caps[good][-1]))
         failed = ""
         for place in np.flatnonzero(good)[::-1]:
-            if place % 4 and place != 0:
+            if place % SLOW_STRIDE:
                 continue
             cap = int(self.caps[place])
             failed = self._late(slow, self._latencies(chain, rate_per_s, cv2, cap, slow))
             if not failed:
                 return Verdict(True, cap)
         return Verdict(False, 0, failed or slow[0].metric)
+
+    def _slow(self) -> list[Slo]:
+        """Targets that need the full latency figures of a cap."""
+        return [s for s in (self.workload.slo("itl"), self.workload.slo("e2e")) if s]
 
     def _late(self, targets: list[Slo], seen: Latencies) -> str:
         values = {"itl": seen.itl_s, "e2e": seen.e2e_s}
