@@ -24,7 +24,10 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         Overrides of settings (see ``planner.settings``) and of Flask's own configuration.
     """
     app = Flask("planner", static_folder=None)
-    settings = load_settings(config)
+    try:
+        settings = load_settings(config)
+    except ValueError as error:  # a server that cannot start says why in one line
+        raise SystemExit(f"error: {error}") from None
     app.config.update(settings)
     app.config["MAX_CONTENT_LENGTH"] = settings["PLANNER_MAX_BODY_BYTES"]
     app.config["SQLALCHEMY_ENGINES"] = {"default": database_url(settings)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -56,17 +56,28 @@ def print_plan(plan: Document, console: Console | None = None, most: int = 10) -
         console.print(f"advice: {advice.get('message', '')}", highlight=False)
 
 
-def _options_table(options: Iterable[Document]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("#", "setup", "GPUs", "layout", "USD/h", "TTFT p90", "TPOT p90", "limit"):
-        table.add_column(name, justify="left" if name in ("setup", "layout", "limit") else "right",
-                         overflow="fold")
+def _options_table(options: Sequence[Document]) -> Table:
+    several = len({(o.get("weights"), o.get("kv")) for o in options}) > 1
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold",
+                  caption="TTFT, TPOT: p90 in ms", caption_justify="left")
+    left = ("setup", "wt/kv", "layout", "limit")
+    for name in ("#", "setup", "wt/kv", "GPUs", "layout", "USD/h", "TTFT", "TPOT", "limit"):
+        if several or name != "wt/kv":
+            table.add_column(name, justify="left" if name in left else "right", overflow="fold",
+                             no_wrap=name == "layout")
     for option in options:
+        precision = [_precision(option)] if several else []
         table.add_row(
-            str(option.get("rank", "")), str(option.get("setup", "")), str(option.get("gpus", "")),
-            "\n".join(map(layout, option.get("pools", []))), _money(option.get("usd_per_hour")),
-            _ms(option, "ttft_ms"), _ms(option, "tpot_ms"), str(option.get("limited_by") or ""))
+            str(option.get("rank", "")), str(option.get("setup", "")), *precision,
+            str(option.get("gpus", "")), "\n".join(map(layout, option.get("pools", []))),
+            _money(option.get("usd_per_hour")), _ms(option, "ttft_ms"), _ms(option, "tpot_ms"),
+            str(option.get("limited_by") or ""))
     return table
+
+
+def _precision(option: Document) -> str:
+    weights, kv = str(option.get("weights")), str(option.get("kv"))
+    return weights if weights == kv else f"{weights}/{kv}"
 
 
 def why(plan: Document) -> str:
@@ -78,7 +89,8 @@ def why(plan: Document) -> str:
     text += {"cost": "cost", "gpus": "number of GPUs", "power": "power"}[objective]
     second = others[0].get(unit) if others else None
     if second and best.get(unit):
-        text += f", {100 * (1 - best[unit] / second):.0f} % below the next"
+        saved = round(100 * (1 - best[unit] / second))
+        text += f", {saved} % below the next" if saved else ", shared with the next"
     if best.get("limited_by"):
         text += f"; {best['limited_by']} limits it"
     return text + "."

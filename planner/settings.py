@@ -80,8 +80,8 @@ def _read(setting: Setting, environ: Mapping[str, str]) -> Any:
     try:
         return setting.kind(text)
     except ValueError:
-        kind = getattr(setting.kind, "__name__", "value")
-        raise ValueError(f"{setting.name} must be a {kind}; got {text!r}") from None
+        kind = "a whole number" if setting.kind is int else "a number"
+        raise ValueError(f"{setting.name} must be {kind}; got {text!r}") from None
 
 
 def database_url(values: Mapping[str, Any]) -> str:

@@ -199,7 +199,8 @@ class Map(fields.Dict):
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
         try:
-            return super()._deserialize(value, attr, data, **kwargs)
+            return super()._deserialize(  # type: ignore[no-untyped-call]
+                value, attr, data, **kwargs)
         except ValidationError as error:
             if not isinstance(error.messages, dict):
                 raise

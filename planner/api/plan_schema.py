@@ -7,7 +7,17 @@ from typing import Any
 
 from marshmallow import ValidationError, fields
 
-from planner.api.fields import SLUG, Choice, Map, Number, Text, Unique, Whole, name_field, slug_field
+from planner.api.fields import (
+    SLUG,
+    Choice,
+    Map,
+    Number,
+    Text,
+    Unique,
+    Whole,
+    name_field,
+    slug_field,
+)
 from planner.api.validation import InvalidDocument, StrictSchema, load_document, pointers
 from planner.api.workload_schema import SloSchema, WorkloadSchema, workload_of
 from planner.errors import NotInCatalog

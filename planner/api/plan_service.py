@@ -6,7 +6,7 @@ import json
 import math
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -127,14 +127,29 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """A value in plain JSON types; what is not a finite number becomes null."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    # Exact types first: an answer of 10,000 steps has over half a million values.
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind in _ALREADY_PLAIN:
+        return value
+    if kind is dict:
         return {str(k): plain(v) for k, v in value.items()}
+    if kind is list or kind is tuple:
+        return [plain(v) for v in value]
+    return _plain_unusual(value)
+
+
+def _plain_unusual(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value) if isinstance(value, str) else value
+    if isinstance(value, Decimal | float):
+        return plain(float(value))
+    if isinstance(value, Mapping):
+        return plain(dict(value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return plain(list(value))
+    return str(value)
+
+
+_ALREADY_PLAIN = frozenset({str, int, bool, type(None)})

@@ -49,6 +49,7 @@ class PriceQuery(PageQuery):
 
 
 PricePage = page_schema("PricePage", PriceSchema)
+_FIELDS = tuple(PriceSchema().fields)
 
 
 def columns(data: dict[str, Any], key: str | None = None) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def columns(data: dict[str, Any], key: str | None = None) -> dict[str, Any]:
 
 def document(row: PriceRow) -> dict[str, Any]:
     """A row as the API shows it."""
-    shown = {name: getattr(row, name) for name in PriceSchema().fields}
+    shown = {name: getattr(row, name) for name in _FIELDS}
     return {**shown, "usd_per_gpu_hour": float(row.usd_per_gpu_hour)}
 
 
