@@ -1,0 +1,219 @@
+"""Writing cells safely, tables with typed columns, and the page set-up that all sheets share.
+
+Text always goes in as text: a name that begins with ``=`` stays a name. A number that is missing
+or not finite leaves its cell blank.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.workbook.styles import Styles
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+MAX_CELL_CHARACTERS = 32_767
+MAX_HEADER_NAME = 60
+LINE_POINTS = 13.0
+"""Height of a line of 10-point text."""
+PIXELS_PER_CHARACTER = 7
+A4 = 9
+
+
+def clean(value: Any) -> str:
+    """A value as text that a workbook can hold: no control characters, not too long.
+
+    Examples
+    --------
+    >>> clean("a\\x07b")
+    'a b'
+    """
+    text = _UNPRINTABLE.sub(" ", str(value))
+    return text[:MAX_CELL_CHARACTERS]
+
+
+def number(value: Any) -> float | int | None:
+    """A finite number, or None for anything else (true and false are not numbers).
+
+    Examples
+    --------
+    >>> number(2.5), number(float("nan")), number(None), number(True)
+    (2.5, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def lines(text: str, width: float) -> int:
+    """Lines that a text needs in a column of a width [characters]."""
+    return sum(max(1, math.ceil(len(part) / max(width, 1.0))) for part in text.split("\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes
+    ----------
+    label : str
+        Header, with the unit in brackets.
+    value : callable
+        From a row to the cell's value.
+    width : float
+        [characters]
+    style : str
+        A name of :data:`planner.workbook.styles.PIECES`.
+    """
+
+    label: str
+    value: Callable[[Any], Any]
+    width: float = 11.0
+    style: str = "count"
+
+
+def key(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """A function that takes a field of a row."""
+    return lambda row: row.get(name)
+
+
+class Page:
+    """A worksheet and the styles it is written with.
+
+    Parameters
+    ----------
+    sheet : xlsxwriter worksheet
+    styles : Styles
+    """
+
+    def __init__(self, sheet: Any, styles: Styles) -> None:
+        self.sheet = sheet
+        self.styles = styles
+
+    def write(self, row: int, column: int, value: Any, *style: str) -> None:
+        """Write one cell: text as text, finite numbers as numbers, nothing as a blank."""
+        found = number(value)
+        if found is not None:
+            self.sheet.write_number(row, column, found, self.styles.get(*style))
+        elif value is None or isinstance(value, float) or value == "":
+            self.sheet.write_blank(row, column, None, self.styles.get(*style))
+        elif isinstance(value, bool):
+            self.sheet.write_string(row, column, "yes" if value else "no",
+                                    self.styles.get(*style))
+        else:
+            self._text(row, column, clean(value), style)
+
+    def _text(self, row: int, column: int, text: str, style: tuple[str, ...]) -> None:
+        if text.startswith(("=", "+", "-", "@")):
+            style = (*style, "quoted")
+        self.sheet.write_string(row, column, text, self.styles.get(*style))
+
+    def merge(self, row: int, first: int, last: int, value: Any, *style: str) -> None:
+        """Write one value over the columns ``first`` to ``last`` of a row."""
+        if last > first:
+            self.sheet.merge_range(row, first, row, last, "", self.styles.get(*style))
+        self.write(row, first, value, *style)
+
+    def formula(self, row: int, column: int, text: str, value: float, *style: str) -> None:
+        """Write a formula with its value, for readers that do not calculate."""
+        self.sheet.write_formula(row, column, text, self.styles.get(*style), value)
+
+    def mark(self, properties: Mapping[str, Any]) -> Any:
+        """A format for conditional formatting, of which only what is given applies."""
+        return self.styles.mark(properties)
+
+    def widths(self, widths: Sequence[float]) -> None:
+        """Set the widths of the first columns [characters]."""
+        for column, width in enumerate(widths):
+            self.sheet.set_column(column, column, width)
+
+    def height(self, row: int, count: float) -> None:
+        """Make a row as high as ``count`` lines of text."""
+        self.sheet.set_row(row, LINE_POINTS * count + 3.0)
+
+
+def write_table(page: Page, row: int, columns: Sequence[Column], rows: Iterable[Any],
+                *extra: str) -> int:
+    """Write a header and one line a row.
+
+    Returns
+    -------
+    int
+        The row after the last one.
+    """
+    for place, column in enumerate(columns):
+        page.write(row, place, column.label, column.style, "header")
+    page.sheet.set_row(row, _header_height(columns))
+    for record in rows:
+        row += 1
+        for place, column in enumerate(columns):
+            page.write(row, place, column.value(record), "cell", column.style, *extra)
+    return row + 1
+
+
+def _header_height(columns: Sequence[Column]) -> float:
+    return LINE_POINTS * max(_word_lines(c.label, c.width) for c in columns) + 4.0
+
+
+def _word_lines(text: str, width: float) -> int:
+    """Lines of a text that breaks between words only, in bold."""
+    count, used = 1, 0.0
+    for word in text.split():
+        size = len(word) * 1.1
+        if used and used + 1 + size > width - 1.0:
+            count, used = count + 1, size
+        else:
+            used += size + (1 if used else 0)
+    return count
+
+
+def data_sheet(page: Page, columns: Sequence[Column], rows: Sequence[Any], nothing: str,
+               frozen: int = 1) -> int:
+    """Fill a sheet that is one table: header in row 1, filter, frozen header and first columns.
+
+    Parameters
+    ----------
+    nothing : str
+        What to say when there are no rows.
+    frozen : int
+        Columns that stay in view.
+
+    Returns
+    -------
+    int
+        Index of the last row written.
+    """
+    page.widths([c.width for c in columns])
+    end = write_table(page, 0, columns, rows)
+    if not rows:
+        page.write(1, 0, nothing, "label")
+    page.sheet.autofilter(0, 0, max(end - 1, 1), len(columns) - 1)
+    page.sheet.freeze_panes(1, frozen)
+    page.sheet.repeat_rows(0)
+    last = max(end - 1, 1)
+    page.sheet.print_area(0, 0, last, len(columns) - 1)
+    return last
+
+
+def set_up(page: Page, name: str, sheet: str, pages_high: int = 0) -> None:
+    """A4 landscape, one page wide, with the plan's name and page numbers around it."""
+    page.sheet.set_landscape()
+    page.sheet.set_paper(A4)
+    page.sheet.set_margins(left=0.4, right=0.4, top=0.65, bottom=0.6)
+    page.sheet.fit_to_pages(1, pages_high)
+    page.sheet.hide_gridlines(2)
+    safe = _header_text(name)
+    page.sheet.set_header(f'&L&"Arial,Regular"{safe}&R&"Arial,Regular"{sheet}')
+    page.sheet.set_footer('&L&"Arial,Regular"LLM inference capacity plan'
+                          '&R&"Arial,Regular"Page &P of &N')
+
+
+def _header_text(name: str) -> str:
+    """A name for a page header: on one line, short, with ``&`` doubled."""
+    text = " ".join(clean(name).split())
+    if len(text) > MAX_HEADER_NAME:
+        text = text[:MAX_HEADER_NAME - 1] + "…"
+    return text.replace("&", "&&")

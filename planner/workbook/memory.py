@@ -1,0 +1,66 @@
+"""The Memory sheet: every line of each pool's memory budget, on the fullest GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.workbook import words
+from planner.workbook.charts import memory_chart
+from planner.workbook.layout import Column, Page, data_sheet, key, number, set_up
+from planner.workbook.options import NOTHING, pools
+from planner.workbook.plan import Plan, Row
+
+NAME = "Memory"
+LINES = (("weights_gib", "Weights [GiB]"), ("activation_gib", "Activations [GiB]"),
+         ("runtime_gib", "Runtime [GiB]"), ("graphs_gib", "Graphs [GiB]"),
+         ("draft_gib", "Draft model [GiB]"), ("kv_pool_gib", "KV pool [GiB]"))
+"""What fills the usable memory; stacked in the chart."""
+MOST_BARS = 12
+MEASURED = "The workers' rates were measured, so their memory was not modelled."
+
+
+def write(page: Page, plan: Plan, book: Any) -> None:
+    """Fill the sheet: one row a pool, and a chart of where the memory goes."""
+    set_up(page, plan.name, NAME)
+    rows = [{**p, **p["memory"]} for p in pools(plan) if p.get("memory")]
+    columns = _columns(plan)
+    last = data_sheet(page, columns, rows, MEASURED if plan.options else NOTHING, frozen=2)
+    if not rows:
+        return
+    first_line = next(i for i, c in enumerate(columns) if c.label == LINES[0][1])
+    series = [(label.removesuffix(" [GiB]"), first_line + i)
+              for i, (_, label) in enumerate(LINES)]
+    bars = min(last, MOST_BARS)
+    chart = memory_chart(book, NAME, series, 0, bars)
+    chart.set_size({"width": 620, "height": max(240, 110 + 34 * bars)})
+    top = last + 2
+    page.sheet.insert_chart(top, 0, chart, {
+        "x_offset": 4, "description": "Stacked bars of the memory lines of each pool; the figures "
+        "are in the table above"})
+    page.sheet.print_area(0, 0, top + max(240, 110 + 34 * bars) // 17 + 1, len(columns) - 1)
+
+
+def _columns(plan: Plan) -> list[Column]:
+    return [
+        Column("Pool", _label, 28, "text"),
+        Column("GPU", lambda p: plan.gpu_name(p.get("gpu")), 20, "text"),
+        Column("Layout", words.degrees, 12, "text"),
+        Column("Physical memory [GiB]", key("physical_gib"), 11, "two"),
+        Column("Usable by the engine [GiB]", key("usable_gib"), 11, "two"),
+        *(Column(label, key(name), 11, "two") for name, label in LINES),
+        Column("KV cache per token [B]", key("kv_bytes_per_token"), 11),
+        Column("KV tokens per replica", key("kv_tokens"), 11),
+        Column("Most sequences", key("max_sequences"), 11),
+        Column("Headroom [%]", _headroom, 11, "percent"),
+        Column("Fits", key("fits"), 6, "text"),
+    ]
+
+
+def _label(pool: Row) -> str:
+    return f"{pool.get('rank')} {words.setup(pool.get('setup'))}, {pool.get('role')}"
+
+
+def _headroom(pool: Row) -> float | None:
+    """Share of the usable memory that is left for the cache; negative: does not fit."""
+    room, usable = number(pool.get("kv_pool_gib")), number(pool.get("usable_gib"))
+    return room / usable if room is not None and usable else None

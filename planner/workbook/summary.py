@@ -1,0 +1,281 @@
+"""The Summary sheet: the answer, its figures, the alternatives and the levers, on one page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.units import HOURS_PER_MONTH
+from planner.workbook import words
+from planner.workbook.charts import cost_chart, sheet_range
+from planner.workbook.layout import (
+    LINE_POINTS,
+    PIXELS_PER_CHARACTER,
+    Column,
+    Page,
+    clean,
+    key,
+    lines,
+    number,
+    set_up,
+    write_table,
+)
+from planner.workbook.plan import METRICS, Plan, Row
+
+NAME = "Summary"
+MOST_OPTIONS = 8
+MOST_LEVERS = 8
+WIDTHS = (6, 17, 26, 30, 8, 8, 11, 12, 12, 11, 22)
+LAST = len(WIDTHS) - 1
+LEFT_LAST = 3
+"""Last column of the left half: levers left, chart right."""
+TILES = ((0, 1), (2, 2), (3, 3), (4, 6), (7, 8), (9, 10))
+CHART_POINTS = 190.0
+"""Least height of the chart."""
+TEXT_FILL = 1.12
+"""Letters of running text over digits in the same width."""
+
+Tile = tuple[str, Any, str, str]
+"""Label, value, style, cell name (or empty)."""
+
+
+def write(page: Page, plan: Plan, book: Any) -> None:
+    """Fill the sheet and name its result cells."""
+    set_up(page, plan.name, NAME, pages_high=1)
+    page.widths(WIDTHS)
+    row = _head(page, plan)
+    if plan.best is None:
+        row = _refused(page, plan, row)
+    else:
+        row = _tiles(page, plan, plan.best, book, row)
+        row, table = _options(page, plan, row)
+        row = _why(page, plan, row)
+        row = _levers_and_chart(page, plan, book, row, table)
+        row = _notes(page, plan, plan.best, row)
+    page.sheet.print_area(0, 0, row - 1, LAST)
+    page.sheet.freeze_panes(2, 0)
+
+
+def _width(first: int, last: int) -> float:
+    return sum(WIDTHS[first:last + 1]) * TEXT_FILL
+
+
+def _paragraph(page: Page, row: int, first: int, last: int, text: str, style: str,
+               scale: float = 1.0) -> int:
+    """One merged cell of running text, high enough; the row after it."""
+    page.merge(row, first, last, text, style)
+    page.height(row, scale * lines(text, _width(first, last) / scale))
+    return row + 1
+
+
+def _head(page: Page, plan: Plan) -> int:
+    """Title, date line and answer."""
+    row = _paragraph(page, 0, 0, LAST, plan.name, "title", 1.9)
+    made = clean(plan.document.get("created_at") or "")[:10]
+    parts = [plan.model, f"planned {made}" if made else "",
+             f"catalog as of {clean(plan.document.get('catalog_as_of'))}"
+             if plan.document.get("catalog_as_of") else ""]
+    page.merge(row, 0, LAST, "  ·  ".join(p for p in parts if p), "note")
+    style = "answer" if plan.best else "refused"
+    text = words.answer(plan)
+    page.merge(row + 1, 0, LAST, text, style)
+    page.height(row + 1, 1.25 * lines(text, _width(0, LAST) / 1.3) + 0.8)
+    page.height(row + 2, 0.3)
+    return row + 3
+
+
+# -- key figures ------------------------------------------------------------------------------
+
+
+def _tiles(page: Page, plan: Plan, best: Row, book: Any, row: int) -> int:
+    """Two rows of key figures."""
+    for tiles in (_fleet_tiles(best), _service_tiles(plan, best)):
+        page.height(row, 1.1)
+        page.height(row + 1, 1.6)
+        for (first, last), (label, value, style, name) in zip(TILES, tiles, strict=True):
+            page.merge(row, first, last, label, "tile_label")
+            missing = "n/a" if value is None else value
+            page.merge(row + 1, first, last, missing, style, "tile", "left")
+            if name:
+                book.define_name(name, sheet_range(NAME, row + 1, first))
+        row += 2
+    _month_formula(page, best, row - 3)
+    page.height(row, 0.3)
+    return row + 1
+
+
+def _month_formula(page: Page, best: Row, row: int) -> None:
+    """The month as a live product of the hour, where that is exactly what the plan holds."""
+    hourly, monthly = number(best.get("usd_per_hour")), number(best.get("usd_per_month"))
+    if hourly is None or monthly is None:
+        return
+    if abs(hourly * HOURS_PER_MONTH - monthly) <= 1e-9 * monthly:
+        page.formula(row, TILES[4][0], f"=out_usd_per_hour*{HOURS_PER_MONTH:g}", monthly,
+                     "count", "tile", "left")
+
+
+def _fleet_tiles(best: Row) -> list[Tile]:
+    spare = words.spares(best)
+    extra = f" ({spare} of them spare)" if spare else ""
+    return [("GPUs", best.get("gpus"), "count", "out_gpus"),
+            (f"Replicas{extra}", words.replicas(best), "count", "out_replicas"),
+            ("Nodes", best.get("nodes"), "count", "out_nodes"),
+            ("Cost per hour [USD/h]", best.get("usd_per_hour"), "two", "out_usd_per_hour"),
+            ("Cost per month [USD]", best.get("usd_per_month"), "count", "out_usd_per_month"),
+            ("Cost per million tokens [USD]", best.get("usd_per_million_tokens"), "three",
+             "out_usd_per_million_tokens")]
+
+
+def _service_tiles(plan: Plan, best: Row) -> list[Tile]:
+    ttft, tpot = f"p{plan.percentile('ttft'):g}", f"p{plan.percentile('tpot'):g}"
+    found = best.get("confidence") or {}
+    low, high = number(found.get("gpus_low")), number(found.get("gpus_high"))
+    band = None if low is None or high is None else f"{low} to {high}"
+    left = tightest(best)
+    return [(f"TTFT {ttft} [ms]", plan.latency_ms(best, "ttft"), "count", "out_ttft_ms"),
+            (f"TPOT {tpot} [ms]", plan.latency_ms(best, "tpot"), "one", "out_tpot_ms"),
+            ("Power of the GPUs [kW]", best.get("power_kw"), "one", ""),
+            ("Tightest headroom", left, "percent", ""),
+            (f"GPUs, range ({words.spaced(found.get('level')) or 'n/a'})", band, "text", ""),
+            ("Limited by", words.limit(best.get("limited_by")) or None, "text", "")]
+
+
+def tightest(option: Row) -> float | None:
+    """Smallest share of a target that is left, over all targets."""
+    shares = [number(v) for v in (option.get("headroom") or {}).values()]
+    return min((s for s in shares if s is not None), default=None)
+
+
+# -- options ----------------------------------------------------------------------------------
+
+
+def option_columns(plan: Plan) -> list[Column]:
+    """Columns of the options side by side."""
+    ttft, tpot = (f"{words.SHORT[m]} p{plan.percentile(m):g} [ms]" for m in METRICS[:2])
+    return [Column("Rank", key("rank"), WIDTHS[0]),
+            Column("Set-up", lambda o: words.setup(o.get("setup")), WIDTHS[1], "text"),
+            Column("GPU", lambda o: words.gpus(plan, o), WIDTHS[2], "text"),
+            Column("Layout", words.layout, WIDTHS[3], "text"),
+            Column("GPUs", key("gpus"), WIDTHS[4]),
+            Column("Nodes", key("nodes"), WIDTHS[5]),
+            Column("Cost per hour [USD/h]", key("usd_per_hour"), WIDTHS[6], "two"),
+            Column(ttft, lambda o: plan.latency_ms(o, "ttft"), WIDTHS[7]),
+            Column(tpot, lambda o: plan.latency_ms(o, "tpot"), WIDTHS[8], "one"),
+            Column("Headroom", tightest, WIDTHS[9], "percent"),
+            Column("Limited by", lambda o: words.limit(o.get("limited_by")), WIDTHS[10], "text")]
+
+
+def _options(page: Page, plan: Plan, row: int) -> tuple[int, tuple[int, int]]:
+    """The best options side by side; the next row, and the rows of the table."""
+    shown, columns = plan.options[:MOST_OPTIONS], option_columns(plan)
+    page.merge(row, 0, LAST, "Options side by side", "heading")
+    end = write_table(page, row + 1, columns, shown[:1], "best")
+    for place, option in enumerate(shown[1:]):
+        for i, column in enumerate(columns):
+            page.write(end + place, i, column.value(option), "cell", column.style)
+    first, after = row + 2, row + 2 + len(shown)
+    for place, option in enumerate(shown):
+        page.height(first + place, max(lines(str(c.value(option)), c.width * 0.95)
+                                       for c in columns if c.style == "text"))
+    more = len(plan.options) - len(shown)
+    if more > 0:
+        page.merge(after, 0, LAST, f"{more} more on the sheet Options.", "note")
+        return after + 1, (first, after - 1)
+    return after, (first, after - 1)
+
+
+def _why(page: Page, plan: Plan, row: int) -> int:
+    text = words.named(plan, plan.document.get("reason") or "")
+    page.height(row, 0.3)
+    return _paragraph(page, row + 1, 0, LAST, f"Why the first: {text}", "body") if text else row + 1
+
+
+# -- levers and chart -------------------------------------------------------------------------
+
+
+def _levers_and_chart(page: Page, plan: Plan, book: Any, row: int, table: tuple[int, int]) -> int:
+    """What would change the answer on the left, the chart on the right."""
+    top = row
+    page.merge(row, 0, LEFT_LAST, "What would change the answer", "heading")
+    page.height(row, 1.4)
+    height, row = LINE_POINTS * 1.4, row + 1
+    messages = [words.named(plan, a.get("message") or "") for a in _levers(plan)]
+    for text in messages or ["The plan holds no computed advice."]:
+        said = f"•  {text}"
+        page.merge(row, 0, LEFT_LAST, said, "body")
+        count = lines(said, _width(0, LEFT_LAST))
+        page.height(row, count)
+        height, row = height + LINE_POINTS * count + 3.0, row + 1
+    if height < CHART_POINTS:
+        page.sheet.set_row(row, CHART_POINTS - height)
+        height, row = CHART_POINTS, row + 1
+    _chart(page, plan, book, top, height, table)
+    return row
+
+
+def _levers(plan: Plan) -> list[Row]:
+    return list(plan.document.get("advice") or [])[:MOST_LEVERS]
+
+
+def _chart(page: Page, plan: Plan, book: Any, top: int, height: float, table: tuple[int, int]
+           ) -> None:
+    chart = cost_chart(book, plan, NAME, table)
+    columns = WIDTHS[LEFT_LAST + 1:]
+    width = sum(w * PIXELS_PER_CHARACTER + 5 for w in columns) - 12
+    chart.set_size({"width": width, "height": round(height / 0.75) - 6})
+    page.sheet.insert_chart(top, LEFT_LAST + 1, chart, {
+        "x_offset": 10, "y_offset": 4, "object_position": 2,
+        "description": "Column chart of the options by rank; the figures are in the table above"})
+
+
+def _notes(page: Page, plan: Plan, best: Row, row: int) -> int:
+    """Price, confidence and date lines at the foot."""
+    prices = "; ".join(words.price(plan, p) for p in plan.prices(best)) or (
+        "no price is known for these GPUs")
+    page.height(row, 0.3)
+    texts = [f"Price: {prices}. A month is {HOURS_PER_MONTH:g} hours.", words.confidence(best)]
+    row += 1
+    for text in texts:
+        row = _paragraph(page, row, 0, LAST, text, "note")
+    return row
+
+
+# -- plans without an answer ------------------------------------------------------------------
+
+
+def _refused(page: Page, plan: Plan, row: int) -> int:
+    """What was tried and why it cannot work, counted by reason."""
+    page.merge(row, 0, LAST, "What was tried", "heading")
+    row += 1
+    _refused_line(page, row, ("Combinations", "Reason", "Closest combination and its shortfall"),
+                  "header")
+    for found in _by_reason(plan):
+        row += 1
+        _refused_line(page, row, found, "cell")
+        page.height(row, lines(found[2], _width(3, LAST)))
+    if not plan.infeasible:
+        row += 1
+        page.merge(row, 0, LAST, "Nothing was tried.", "body")
+    page.merge(row + 2, 0, LAST, "Every combination is on the sheet Infeasible. To find an answer, "
+               "relax the target named above, allow other GPUs or precisions, or raise the limits "
+               "of the request.", "body")
+    return row + 3
+
+
+def _refused_line(page: Page, row: int, values: tuple[Any, str, str], style: str) -> None:
+    page.merge(row, 0, 0, values[0], "count", "text", style)
+    page.merge(row, 1, 2, values[1], "text", style)
+    page.merge(row, 3, LAST, values[2], "text", style)
+
+
+def _by_reason(plan: Plan) -> list[tuple[int, str, str]]:
+    """Number of combinations, reason and first example, the most frequent reason first."""
+    groups: dict[str, list[Row]] = {}
+    for miss in plan.infeasible:
+        groups.setdefault(str(miss.get("reason")), []).append(miss)
+    ordered = sorted(groups.items(), key=lambda pair: -len(pair[1]))
+    return [(len(rows), words.reason(name), _example(plan, rows[0])) for name, rows in ordered]
+
+
+def _example(plan: Plan, miss: Row) -> str:
+    place = f"{words.setup(miss.get('setup'))} on {plan.gpu_name(miss.get('gpu'))}"
+    return f"{place}, {words.degrees(miss)}: {clean(miss.get('detail') or '')}"

@@ -1,0 +1,200 @@
+"""The plan in plain English: names of set-ups and limits, layouts, and the answer in a sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from planner.workbook.layout import clean, number
+from planner.workbook.plan import Plan, Row, Target
+
+SETUPS = {"static": "Static batches", "colocated": "Colocated", "chunked": "Chunked prefill",
+          "disaggregated": "Disaggregated"}
+LIMITS = {"ttft": "time to first token", "tpot": "time per output token",
+          "itl": "gap between tokens", "e2e": "time of the whole request",
+          "memory": "memory for the KV cache", "throughput": "throughput"}
+SHORT = {"ttft": "TTFT", "tpot": "TPOT", "itl": "gap between tokens", "e2e": "whole request"}
+ROLES = {"serve": "serve", "prefill": "prefill", "decode": "decode"}
+REASONS = {
+    "memory": "Does not fit in GPU memory",
+    "ttft_at_zero_load": "First token too late even with no other request",
+    "tpot_at_batch_one": "Tokens too slow even with one request at a time",
+    "itl_at_batch_one": "Gap between tokens too long even with one request at a time",
+    "e2e_at_zero_load": "Whole request too slow even with no other request",
+    "max_gpus": "Needs more GPUs than the request allows",
+    "no_price": "No price known",
+    "throughput": "Cannot carry the rate",
+}
+LEVELS = {
+    "measured": "Measured: the efficiency comes from measurements of such a deployment.",
+    "fitted": "Fitted: the efficiency was fitted to measurements of similar deployments.",
+    "assumed": "Assumed: the efficiency comes from published figures, not from a measurement of "
+               "such a deployment.",
+}
+
+
+def spaced(name: Any) -> str:
+    """A code name as words."""
+    return clean(name or "").replace("_", " ")
+
+
+def setup(name: Any) -> str:
+    """The name of a set-up."""
+    return SETUPS.get(str(name), spaced(name).capitalize())
+
+
+def limit(name: Any) -> str:
+    """What limits an option."""
+    return LIMITS.get(str(name), spaced(name))
+
+
+def reason(name: Any) -> str:
+    """Why a combination cannot work."""
+    return REASONS.get(str(name), spaced(name).capitalize())
+
+
+def degrees(pool: Row) -> str:
+    """The parallelism of one replica: ``TP2``, ``TP8 EP8``; measured workers by their GPUs."""
+    if pool.get("tensor_parallel") is None:
+        each = round((pool.get("gpus") or 0) / max(pool.get("replicas") or 1, 1))
+        return f"{each} GPU" if each == 1 else f"{each} GPUs"
+    others = (("PP", "pipeline_parallel"), ("EP", "expert_parallel"), ("DP", "data_parallel"))
+    more = [f"{short}{pool[name]}" for short, name in others if (pool.get(name) or 1) > 1]
+    return " ".join([f"TP{pool['tensor_parallel']}", *more])
+
+
+def layout(option: Row) -> str:
+    """All pools of an option in short: ``6 × TP2 prefill + 4 × TP4 decode``."""
+    pools = option.get("pools") or []
+    names = [f"{p.get('replicas')} × {degrees(p)}" for p in pools]
+    if len(pools) > 1:
+        names = [f"{n} {p.get('role')}" for n, p in zip(names, pools, strict=True)]
+    return " + ".join(names)
+
+
+def gpus(plan: Plan, option: Row) -> str:
+    """The GPU types of an option."""
+    slugs = dict.fromkeys(p.get("gpu") for p in option.get("pools") or [])
+    return " + ".join(plan.gpu_name(s) for s in slugs)
+
+
+def replicas(option: Row) -> int:
+    """Replicas of all pools in all regions, spares included."""
+    each: int = sum(p.get("replicas") or 0 for p in option.get("pools") or [])
+    return each * int(option.get("regions") or 1)
+
+
+def spares(option: Row) -> int:
+    """Spare replicas of all pools in all regions."""
+    each: int = sum(p.get("spare_replicas") or 0 for p in option.get("pools") or [])
+    return each * int(option.get("regions") or 1)
+
+
+def precision(option: Row) -> str:
+    """Weight and cache precision."""
+    weights, kv = option.get("weights"), option.get("kv")
+    if not weights and not kv:
+        return ""
+    return clean(weights if weights == kv else f"{weights} weights, {kv} KV cache")
+
+
+def figure(value: Any, places: int = 0) -> str:
+    """A number with thousands separators, trailing zeros dropped; ``n/a`` when missing."""
+    found = number(value)
+    if found is None:
+        return "n/a"
+    text = f"{found:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def target(one: Target) -> str:
+    """A target in short: ``TTFT p90 1,000 ms``."""
+    return f"{SHORT[one.metric]} p{one.percentile:g} {figure(one.limit_ms, 2)} ms"
+
+
+def job(plan: Plan) -> str:
+    """What is asked for: the rate, the model and the targets."""
+    rate, targets = plan.requests_per_second, plan.targets()
+    asked = f"{figure(rate, 2)} requests/s of {plan.model}"
+    if not targets:
+        return asked
+    return f"{asked} within {' and '.join(target(t) for t in targets)}"
+
+
+def answer(plan: Plan) -> str:
+    """The plan's answer in a sentence or two."""
+    option = plan.best
+    if option is None:
+        return refusal(plan)
+    end = f" The limit is {limit(option['limited_by'])}." if option.get("limited_by") else ""
+    return f"{_fleet(plan, option)} serve {job(plan)}{_money(option)}.{end}"
+
+
+def refusal(plan: Plan) -> str:
+    """Why there is no answer, with the shortfall."""
+    why = named(plan, plan.document.get("reason") or "")
+    why = why.removeprefix("No setup meets the targets.").strip()
+    said = f"Nothing that was tried can serve {job(plan)}."
+    return f"{said} {why}".strip()
+
+
+def _fleet(plan: Plan, option: Row) -> str:
+    pools = option.get("pools") or []
+    notes = [setup(option.get("setup")).lower(), precision(option), _spare_words(option)]
+    tail = "; ".join(n for n in notes if n)
+    if len(pools) == 1:
+        return (f"{option.get('gpus')} {gpus(plan, option)} ({_replicas(pools[0], option)}; "
+                f"{tail})")
+    regions = int(option.get("regions") or 1)
+    parts = [f"{(p.get('gpus') or 0) * regions} {plan.gpu_name(p.get('gpu'))} for "
+             f"{p.get('role')} ({_replicas(p, option)})" for p in pools]
+    return f"{option.get('gpus')} GPUs, {' and '.join(parts)} ({tail}),"
+
+
+def _replicas(pool: Row, option: Row) -> str:
+    count = (pool.get("replicas") or 0) * int(option.get("regions") or 1)
+    return f"{count} {'replica' if count == 1 else 'replicas'} of {degrees(pool)}"
+
+
+def _spare_words(option: Row) -> str:
+    count = spares(option)
+    if not count:
+        return ""
+    return f"{count} spare {'replica' if count == 1 else 'replicas'} included"
+
+
+def _money(option: Row) -> str:
+    hourly, monthly = number(option.get("usd_per_hour")), number(option.get("usd_per_month"))
+    if hourly is None or monthly is None:
+        return "; no price is known for it"
+    return f", at {hourly:,.2f} USD/hour ({monthly:,.0f} USD/month)"
+
+
+def named(plan: Plan, text: Any) -> str:
+    """A text of the plan with GPU and set-up code names replaced by their names."""
+    said = clean(text)
+    for row in sorted(plan.rows("gpus"), key=lambda r: -len(str(r.get("slug")))):
+        said = said.replace(str(row.get("slug")), plan.gpu_name(row.get("slug")))
+    for code in ("ttft", "tpot"):
+        said = re.sub(rf"\b{code}\b", LIMITS[code], said)
+    said = said.replace("costs the same price as", "costs the same as")
+    return said[:1].upper() + said[1:]
+
+
+def price(plan: Plan, row: Row) -> str:
+    """A price with where it comes from."""
+    origin = [row.get("provider"), row.get("region"), spaced(row.get("commitment")),
+              row.get("as_of")]
+    return (f"{figure(row.get('usd_per_gpu_hour'), 4)} USD per hour for one "
+            f"{plan.gpu_name(row.get('gpu'))} ({', '.join(clean(o) for o in origin if o)})")
+
+
+def confidence(option: Row) -> str:
+    """How sure the figures are, and the range of GPUs."""
+    found = option.get("confidence") or {}
+    level, error = str(found.get("level") or ""), number(found.get("tpot_error"))
+    said = LEVELS.get(level, spaced(level).capitalize())
+    if error and number(found.get("gpus_low")) is not None:
+        said += (f" If step times are off by {error:.0%}, {found['gpus_low']} to "
+                 f"{found['gpus_high']} GPUs are needed.")
+    return said
