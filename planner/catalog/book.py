@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from planner.architectures import slug_of
 from planner.engine import IDEAL, EngineProfile
 from planner.errors import NotInCatalog
 from planner.hardware import Gpu
@@ -61,11 +62,14 @@ class Catalog:
     def llm(self, name: str, pointer: str = "/model") -> Llm:
         """A model by slug, Hugging Face id or alias (case does not matter).
 
+        An id that is no alias is tried as the slug it would have: ``org/Meta-Llama-3-8B-Instruct``
+        is the architecture of ``llama-3-8b``.
+
         Raises
         ------
         NotInCatalog
         """
-        slug = name if name in self.llms else self.aliases.get(name.lower(), name.lower())
+        slug = name if name in self.llms else self.aliases.get(name.lower(), slug_of(name))
         if slug not in self.llms:
             raise NotInCatalog(_unknown("model", name, self.llms), pointer)
         return self.llms[slug]
