@@ -28,6 +28,7 @@ from planner.architectures.llama_like import DENSE
 from planner.architectures.mamba import bamba, falcon_h1, mamba1, mamba2
 from planner.architectures.mla import deepseek, deepseek_v2, tied_dense
 from planner.architectures.moe import MOE, dbrx, hunyuan_moe, mimo_v2, minimax_m3, step3
+from planner.architectures.names import MODEL_TYPES, NESTED_DEFAULTS
 from planner.architectures.nas import decilm
 from planner.architectures.parts import Body, grouped
 from planner.errors import InvalidValue, NoDecodePhase, UnknownArchitecture
@@ -82,11 +83,13 @@ _SPECIAL: Final[dict[str, Builder]] = {
     "FalconForCausalLM": falcon, "RWForCausalLM": falcon,
 }
 
-_FAMILIES: Final[dict[str, Builder]] = {
+_CLASSES: Final[dict[str, Builder]] = {
     **{name: partial(_steered, rules) for table in (DENSE, MOE, LEGACY)
        for name, rules in table.items()},
     **_SPECIAL,
 }
+_FAMILIES: Final[dict[str, Builder]] = {
+    **_CLASSES, **{kind: _CLASSES[name] for kind, name in MODEL_TYPES.items()}}
 
 _ENCODER: Final = re.compile(
     r"(ForSequenceClassification|ForTokenClassification|ForMaskedLM|ForQuestionAnswering|"
@@ -164,7 +167,9 @@ def _with_outer_keys(top: Fields, text: Fields) -> Fields:
     data = dict(text.data)
     if data.get("tie_word_embeddings") is None:
         data["tie_word_embeddings"] = top.data.get("tie_word_embeddings")
-    return replace(text, data=data)
+    kind = data.get("model_type")
+    missing = NESTED_DEFAULTS.get(kind, {}) if isinstance(kind, str) else {}
+    return replace(text, data=data, defaults=missing)
 
 
 def _family(top: Fields, text: Fields) -> tuple[str, Builder]:

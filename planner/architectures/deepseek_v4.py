@@ -80,7 +80,7 @@ def _mixer(f: Fields, s: _Sizes, ratio: int) -> Mixer:
     window = KvStream("window", s.head_dim, window=s.window, prefill_flops_per_pair=flops,
                       decode_flops_per_pair=flops)
     far = () if ratio <= 1 else _far(s, ratio, flops)
-    return Mixer("compressed", (*weights, *_compressor(s, ratio)), s.heads,
+    return Mixer("compressed" if far else "sliding", (*weights, *_compressor(s, ratio)), s.heads,
                  streams=(window, *far))
 
 

@@ -160,6 +160,9 @@ DENSE: Final[dict[str, Rules]] = {
     "SmolLM3ForCausalLM": _SMOLLM3, "smollm3": _SMOLLM3,
     "ApertusForCausalLM": _APERTUS,
     "ArceeForCausalLM": _ARCEE,
+    "MiniCPMForCausalLM": Rules(
+        source="MiniCPM, arXiv:2404.06395; modeling_minicpm.py (llama-like)", tied=True,
+        qkv_bias="attention_bias", out_bias="attention_bias"),
     "Jais2ForCausalLM": Rules(
         source="Jais 2 model card; transformers Jais2Config (squared ReLU, LayerNorm)",
         gated=False, qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias",

@@ -64,13 +64,22 @@ _SPELLINGS: Final[dict[Role, tuple[tuple[str, ...], ...]]] = {
     Role.LATENT: (("mixer.fc1_latent_proj", "mixer.fc2_latent_proj"),),
 }
 
-_MOST_PATTERNS: Final = 50_000
-_COMPLEX: Final = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?[^:]")
-"""Quantified groups, back references, look-arounds: a way to make matching take for ever."""
+_MOST_PATTERNS: Final = 100_000
+_MOST_EXPRESSIONS: Final = 30
+_MOST_LOOPS: Final = 3
+_COST: Final = (1, 3, 20, 400)
+"""Work of one try by the number of loops in the expression."""
+_BUDGET: Final = 6_000_000
+_COMPLEX: Final = re.compile(r"\)\s*[*+{?]|\\[1-9]")
+"""Quantified groups and back references: a way to make matching take for ever."""
+_LAYER: Final = re.compile(r"\.\d+\.")
 
 
 class Patterns:
     """A list of module patterns: names, globs (``*``) and regular expressions (``re:``).
+
+    Configs are untrusted, so the work is bounded: what has no digit is tried on one layer only,
+    and what has one is tried until a budget is spent.
 
     Parameters
     ----------
@@ -84,60 +93,97 @@ class Patterns:
         listed = list(entries)
         if len(listed) > _MOST_PATTERNS:
             raise InvalidValue(f"more than {_MOST_PATTERNS} patterns", pointer)
+        self._pointer = pointer
         self._names: set[str] = set()
-        self._heads: list[str] = []
-        globs: list[str] = []
-        expressions: list[re.Pattern[str]] = []
+        self._heads: set[str] = set()
+        self._same: list[re.Pattern[str]] = []
+        self._layered: list[re.Pattern[str]] = []
+        self._answers: dict[str, bool] = {}
+        self._left = _BUDGET
+        self._price = 0
         for i, entry in enumerate(listed):
-            if not isinstance(entry, str):
-                raise InvalidValue("a module pattern must be a string", f"{pointer}/{i}")
-            if entry.startswith("re:"):
-                expressions.append(_expression(entry[3:], f"{pointer}/{i}"))
-            elif "*" not in entry:
-                self._names.add(entry)
-            elif entry.endswith("*") and "*" not in entry[:-1]:
-                self._heads.append(entry[:-1])
-            else:
-                globs += [entry, f"{entry}.*"]
-        self._expressions = expressions
-        self._starts = tuple(self._heads)
-        self._glob = re.compile("|".join(fnmatch.translate(g[:300]) for g in globs)
-                                ) if globs else None
+            self._add(entry, f"{pointer}/{i}")
+        self._runs = sorted({name.count(".") + 1 for name in self._names})
+        self._lengths = sorted({len(head) for head in self._heads})
+        self._any = bool(self._names or self._heads or self._same or self._layered)
+        if len(self._same) + len(self._layered) > 2_000:
+            raise InvalidValue("more patterns than can be applied", pointer)
+
+    def _add(self, entry: object, pointer: str) -> None:
+        if not isinstance(entry, str):
+            raise InvalidValue("a module pattern must be a string", pointer)
+        if not entry.startswith("re:") and "*" not in entry:
+            self._names.add(entry)
+        elif not entry.startswith("re:") and entry.find("*") == len(entry) - 1:
+            self._heads.add(entry[:-1])
+        else:
+            kind = self._layered if any(c.isdigit() for c in entry) else self._same
+            expression = entry.startswith("re:")
+            kind.append(self._expression(entry[3:], pointer) if expression
+                        else _glob(entry[:300]))
+            if kind is self._layered:
+                self._price += _COST[_loops(entry)] if expression else 1
+
+    def _expression(self, text: str, pointer: str) -> re.Pattern[str]:
+        self._left -= _BUDGET // _MOST_EXPRESSIONS
+        if self._left < 0:
+            raise InvalidValue(f"more than {_MOST_EXPRESSIONS} regular expressions", pointer)
+        return _expression(text, pointer)
 
     def matches(self, name: str) -> bool:
         """Whether any pattern matches a module name (or a part of its path)."""
-        if self._starts and name.startswith(self._starts):
+        if any(name[:n] in self._heads for n in self._lengths):
             return True
-        if self._names and not self._names.isdisjoint(_parts(name)):
+        if self._names and self._listed(name):
             return True
-        if self._glob is not None and self._glob.match(name):
-            return True
-        return any(e.match(name) for e in self._expressions)
+        return self._alike(name) or self._by_layer(name)
+
+    def _listed(self, name: str) -> bool:
+        """transformers skips a module when a listed name is part of its path."""
+        words = name.split(".")
+        return any(".".join(words[i:i + run]) in self._names for run in self._runs
+                   for i in range(len(words) - run + 1))
+
+    def _alike(self, name: str) -> bool:
+        """Patterns without digits say the same of every layer."""
+        if not self._same:
+            return False
+        key = _LAYER.sub(".0.", name, count=1)
+        if key not in self._answers:
+            self._answers[key] = any(p.match(key) for p in self._same)
+        return self._answers[key]
+
+    def _by_layer(self, name: str) -> bool:
+        if not self._layered:
+            return False
+        self._left -= self._price
+        if self._left < 0:
+            raise InvalidValue("more patterns than can be applied", self._pointer)
+        return any(p.match(name) for p in self._layered)
 
     def covers(self, spellings: Sequence[Sequence[str]]) -> bool:
         """Whether most parts of a weight match in one of its spellings."""
-        if not (self._starts or self._names or self._glob or self._expressions):
-            return False
-        return any(2 * sum(map(self.matches, names)) > len(names) for names in spellings)
+        return self._any and any(
+            2 * sum(map(self.matches, names)) > len(names) for names in spellings)
+
+
+def _glob(text: str) -> re.Pattern[str]:
+    """A glob, which also covers what lies below the module it names."""
+    whole, below = fnmatch.translate(text), fnmatch.translate(f"{text}.*")
+    return re.compile(f"{whole}|{below}")
+
+
+def _loops(text: str) -> int:
+    return text.count("*") + text.count("+") + text.count("{")
 
 
 def _expression(text: str, pointer: str) -> re.Pattern[str]:
-    loops = text.count("*") + text.count("+") + text.count("{")
-    alternatives = re.sub(r"\(\?:", "(", text)
-    if len(text) > 300 or loops > 5 or _COMPLEX.search(alternatives):
+    if len(text) > 300 or _loops(text) > _MOST_LOOPS or _COMPLEX.search(text):
         raise InvalidValue("this regular expression is too complex to be applied", pointer)
     try:
         return re.compile(text)
     except (re.error, OverflowError) as error:
         raise InvalidValue("this is not a regular expression", pointer) from error
-
-
-@lru_cache(maxsize=100_000)
-def _parts(name: str) -> frozenset[str]:
-    """Every run of path components: transformers skips a module when a listed name is in it."""
-    words = name.split(".")
-    return frozenset(".".join(words[i:j]) for i in range(len(words))
-                     for j in range(i + 1, len(words) + 1))
 
 
 @lru_cache(maxsize=20_000)

@@ -68,9 +68,13 @@ def read(section: Fields, layers: Sequence[LayerGroup],
     scheme = _scheme(section)
     tally: dict[Role, Counter[str]] = {}
     for i, one in enumerate(layers):
+        seen: dict[tuple[Role, int], str | None] = {}
         for weight in one.all_weights():
             if weight.role in QUANTIZABLE:
-                fmt = _format(scheme, weight.role, i, weight.name)
+                key = weight.role, len(module_names(weight.role, i, weight.name))
+                if key not in seen:
+                    seen[key] = _format(scheme, weight.role, i, weight.name)
+                fmt = seen[key]
                 tally.setdefault(weight.role, Counter())[fmt or ""] += weight.elements
     formats = {role: c.most_common(1)[0][0] for role, c in tally.items()}
     formats = {role: fmt for role, fmt in formats.items() if fmt}
