@@ -27,6 +27,8 @@ class EngineProfile:
         [token] GEMM rows are rounded up to this (Sarathi-Serve p. 9); 1 = no rounding.
     mbu : float
         Share of the memory bandwidth that weight reads reach.
+    expert_mbu : float
+        The same for reads of routed experts (grouped GEMMs over few rows each).
     attention_mfu, attention_mbu : float
         The same for attention scores and for cache reads.
     link_efficiency : float
@@ -38,7 +40,15 @@ class EngineProfile:
     step_s : float
         [s] per step (scheduler, sampling).
     request_s : float
-        [s] per request before its first token (tokenizer, HTTP).
+        [s] per request before its first token (tokenizer, HTTP, scheduling); occupies no GPU.
+    ttft_scale : float
+        First-token latency of an idle engine over its prefill time (steps in flight, output path).
+    queue_scale : float
+        Wait behind other prefills in a closed loop over that of M/M/1.
+    burst_share : float
+        Share of a closed-loop benchmark's requests that meet its start-up burst.
+    client_s : float
+        [s] of TTFT that each concurrent client adds in a closed loop.
     expert_imbalance : float
         Load of the fullest expert rank over the mean, at least 1.
     memory_utilization : float
@@ -59,7 +69,13 @@ class EngineProfile:
     obtained : str
         ``measured``, ``fitted`` or ``assumed``.
     tpot_error, ttft_error : float or None
-        Median relative error against measurements, where known.
+        Median relative error against measurements it was not fitted on, where known.
+    train_error : float or None
+        Median relative TPOT error on the measurements it was fitted on.
+    points : int
+        Measurements behind it.
+    fitted_on : str
+        What kinds of models it has seen, comma-separated (``dense moe mla recurrent``).
     source, as_of : str
     """
 
@@ -72,6 +88,7 @@ class EngineProfile:
     half_tokens: float = 0.0
     tile_tokens: int = 1
     mbu: float = 1.0
+    expert_mbu: float = 1.0
     attention_mfu: float = 1.0
     attention_mbu: float = 1.0
     link_efficiency: float = 1.0
@@ -80,6 +97,10 @@ class EngineProfile:
     moe_layer_s: float = 0.0
     step_s: float = 0.0
     request_s: float = 0.0
+    ttft_scale: float = 1.0
+    queue_scale: float = 1.0
+    burst_share: float = 0.0
+    client_s: float = 0.0
     expert_imbalance: float = 1.0
     memory_utilization: float = 0.9
     activation_base_bytes: float = 0.0
@@ -96,6 +117,9 @@ class EngineProfile:
     obtained: str = "assumed"
     tpot_error: float | None = None
     ttft_error: float | None = None
+    train_error: float | None = None
+    points: int = 0
+    fitted_on: str = ""
     source: str = ""
     as_of: str = ""
     notes: dict[str, str] = field(default_factory=dict)

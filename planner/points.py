@@ -143,6 +143,6 @@ def _prefill_rows(request: PlanRequest, pool: Pool, source: PrefillPool
         wait = mg1_wait(rate, source.service_s, weights, cv2)
         late = sum_percentiles(wait, source.latency_s, weights, (level,))[0]
         yield {"batch_size": source.batch, "utilization": rho, "requests_per_s": rate,
-               "step_ms": s_to_ms(float(source.latency_s @ weights)), "ttft_ms": s_to_ms(late),
+               "step_ms": s_to_ms(float(source.pass_s @ weights)), "ttft_ms": s_to_ms(late),
                "mfu": float(step.mfu), "mbu": float(step.mbu), "bound": str(step.bound),
                "feasible": target is None or late <= target.limit_s}

@@ -214,7 +214,10 @@ class StepModel:
 
     def _gemm(self, name: str, params: float | Array, read_bytes: float | Array, tokens: Array,
               fmt: Format, rows: Array | None = None) -> Term:
-        """A GEMM of ``params`` weights on ``tokens`` rows; ``rows`` fill the tiles."""
+        """A GEMM of ``params`` weights on ``tokens`` rows.
+
+        Expert GEMMs give ``rows`` per expert, which fill the tiles, and read at their own rate.
+        """
         gpu, profile = self.deployment.gpu, self.deployment.profile
         flops = 2.0 * params * tokens
         fill = tokens if rows is None else rows
@@ -222,7 +225,8 @@ class StepModel:
         slow = np.where(fill > 0, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
         compute = flops * slow / (gpu.peak(fmt) * self.compute_scale * profile.mfu)
         loaded = np.where(tokens > 0, read_bytes, 0.0)
-        memory = loaded / (gpu.bandwidth_bytes_per_s * profile.mbu)
+        mbu = profile.mbu if rows is None else profile.expert_mbu
+        memory = loaded / (gpu.bandwidth_bytes_per_s * mbu)
         return Term(name, flops, loaded, compute, memory, np.zeros_like(compute))
 
     def _linears(self, work: _Work) -> Iterable[Term]:

@@ -380,4 +380,4 @@ def _best_case_s(table: Table, target: Slo, source: Serving | None) -> float:
     if target.metric in ("tpot", "itl"):
         return float(table.decode_s[0])
     at = table.workload.new_prompt.quantile(target.percentile / 100.0)
-    return float(table.prefill_s[int(abs(table.prompt_tokens - at).argmin())])
+    return float(table.first_token_s[int(abs(table.prompt_tokens - at).argmin())])

@@ -23,7 +23,7 @@ from planner.engine import EngineProfile
 from planner.precision import WEIGHT_PRECISIONS
 
 blp = ApiBlueprint("engines", __name__, "Engine profiles")
-_SHARES = {"mfu", "mbu", "attention_mfu", "attention_mbu", "link_efficiency",
+_SHARES = {"mfu", "mbu", "expert_mbu", "attention_mfu", "attention_mbu", "link_efficiency",
            "memory_utilization"}
 OBTAINED = ("measured", "fitted", "assumed")
 
@@ -37,6 +37,7 @@ def _field(name: str, kind: str) -> ma_fields.Field[Any]:
         "precision": Choice((*WEIGHT_PRECISIONS, "*")),
         "obtained": Choice(OBTAINED),
         "expert_imbalance": Number(lowest=1, highest=1000),
+        "points": Whole(lowest=0, highest=1_000_000_000),
         "as_of": date_field(),
         "source": Text(longest=2000),
         "notes": Map(keys=Text(longest=100), values=Text(longest=2000)),

@@ -65,7 +65,10 @@ class Table:
     step_s : ndarray, shape (N,)
         [s] of the engine step itself.
     prefill_s : ndarray, shape (k,)
-        [s] to prefill a prompt alone, per point of the prompt lengths.
+        [s] of GPU time to prefill a prompt alone, per point of the prompt lengths.
+    first_token_s : ndarray, shape (k,)
+        [s] from request to first token on an idle replica: the engine's scale on the prefill
+        and what it spends per request outside the GPU.
     occupancy : float
         Share of a prefill that keeps the replica from the next one (pipeline, data parallel).
     caps : ndarray of int
@@ -80,6 +83,7 @@ class Table:
     decode_s: Array
     step_s: Array
     prefill_s: Array
+    first_token_s: Array
     occupancy: float
     caps: NDArray[np.int64]
     tokens_per_decode: float = 1.0
@@ -128,11 +132,12 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     tokens = workload.new_prompt.tokens
     cached = workload.prompt.tokens - tokens
     prefill = np.asarray(model.seconds(StepBatch(
-        prefill_tokens=tokens, prefill_sequences=1.0, cached=cached))) + profile.request_s
+        prefill_tokens=tokens, prefill_sequences=1.0, cached=cached)))
+    first = prefill * profile.ttft_scale + profile.request_s
     share = 1.0 / deployment.layout.data
     if deployment.layout.pipeline > 1:
         share *= -(-deployment.llm.layers // deployment.layout.pipeline) / deployment.llm.layers
-    return Table(deployment, workload, model, memory, n, decode, step, prefill, share,
+    return Table(deployment, workload, model, memory, n, decode, step, prefill, first, share,
                  np.array(cap_sequence(cap), dtype=np.int64), per_decode, fit)
 
 

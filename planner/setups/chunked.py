@@ -87,7 +87,7 @@ class Chunked(Continuous):
         service = tokens / space * full_step
         wait = mg1_wait(rate_per_s, service * table.occupancy, table.prompt_weights, cv2)
         profile = table.deployment.profile
-        return wait, latency + RESIDUAL * full_step + profile.request_s
+        return wait, latency * profile.ttft_scale + RESIDUAL * full_step + profile.request_s
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""

@@ -35,7 +35,7 @@ class Colocated(Continuous):
         service = np.broadcast_to(table.prefill_s * table.occupancy,
                                   (len(running), len(table.prefill_s)))
         wait = mg1_wait(rate_per_s, service, table.prompt_weights, cv2)
-        return wait, table.prefill_s[None, :] + RESIDUAL * step[:, None]
+        return wait, table.first_token_s[None, :] + RESIDUAL * step[:, None]
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Prefills per decode step: lambda D / (1 - lambda S)."""

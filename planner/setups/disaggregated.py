@@ -100,11 +100,12 @@ class PrefillPool:
         self.batch = batch
         tokens = table.prompt_tokens
         cached = self.workload.prompt.tokens - tokens
-        request_s = table.deployment.profile.request_s
-        self.latency_s = table.prefill_s if batch == 1 else request_s + np.asarray(
+        self.pass_s = table.prefill_s if batch == 1 else np.asarray(
             table.model.seconds(StepBatch(prefill_tokens=tokens * batch,
                                           prefill_sequences=float(batch), cached=cached)))
-        self.service_s = self.latency_s / batch * table.occupancy
+        profile = table.deployment.profile
+        self.latency_s = self.pass_s * profile.ttft_scale + profile.request_s
+        self.service_s = self.pass_s / batch * table.occupancy
 
     @property
     def fits(self) -> bool:
@@ -164,7 +165,7 @@ class Pair:
         whole = kv_transfer_s(size, source.gpu, target.gpu, source.layout.tensor,
                               target.layout.tensor, source.profile)
         last_layer = whole / source.llm.layers
-        hidden = self.prefill.latency_s * (1.0 - 1.0 / source.llm.layers)
+        hidden = self.prefill.pass_s * (1.0 - 1.0 / source.llm.layers)
         return np.asarray(np.maximum(whole - hidden, 0.0) + last_layer)
 
     def handover_s(self, chain: Chain, cap: int) -> Array:

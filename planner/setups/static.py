@@ -38,7 +38,6 @@ class Static:
         self.prefill_s = np.asarray(table.model.seconds(StepBatch(
             prefill_tokens=n * prompt.mean, prefill_sequences=n,
             cached=self.workload.prompt.mean - prompt.mean)))
-        self.prefill_s = self.prefill_s + table.deployment.profile.request_s
         self.decode_s = table.decode_s[: len(n)]
         self.cycle_s = self.prefill_s + longest_of(self.workload.output.tokens,
                                                    self.workload.output.weights, n) * self.decode_s
@@ -84,7 +83,7 @@ class Static:
         q = target.percentile / 100.0
         table = self.table
         prompt = self.workload.new_prompt.quantile(q)
-        ttft = float(np.interp(prompt, table.prompt_tokens, table.prefill_s))
+        ttft = float(np.interp(prompt, table.prompt_tokens, table.first_token_s))
         tpot = float(table.decode_s[0])
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         return {"ttft": ttft, "tpot": tpot, "itl": tpot, "e2e": ttft + tpot * tokens}[target.metric]
@@ -102,7 +101,9 @@ class Static:
         queue = self._queue_s(float(cycle[cap - 1]), cap, load, cv2)
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
         busy = min(1.0, rate_per_s * float(cycle[batch - 1]))
-        span, prefill = float(cycle[crowd - 1]), float(self.prefill_s[crowd - 1])
+        profile = self.table.deployment.profile
+        span = float(cycle[crowd - 1])
+        prefill = float(self.prefill_s[crowd - 1]) * profile.ttft_scale + profile.request_s
         waits = [_uniform_percentile(span, busy, p / 100.0) - queue * math.log(1.0 - p / 100.0)
                  for p in levels]
         ttft = figures(busy * span / 2.0 + queue + prefill, levels, [w + prefill for w in waits])
