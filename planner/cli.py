@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
-from flask import Flask
+from flask import Flask, current_app
 from flask.cli import AppGroup, with_appcontext
 from sqlalchemy.exc import SQLAlchemyError
 
+from planner.api.problems import Problem
 from planner.api.validation import InvalidDocument
 from planner.errors import PlannerError
 
@@ -44,8 +45,15 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
         except SQLAlchemyError as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             fail(f"the database cannot be used ({reason}); run: flask db upgrade")
+        except Problem as error:
+            fail(error.detail, 2)
         except OSError as error:
             fail(f"{error.filename}: {error.strerror}")
+        except Exception as error:
+            if current_app.config["PLANNER_LOG_LEVEL"] == "debug":
+                raise
+            fail(f"something broke here ({type(error).__name__}: {error}); "
+                 "PLANNER_LOG_LEVEL=debug shows where", 70)
 
     return wrapper
 
@@ -121,10 +129,10 @@ def _slug_of(hf_id: str | None, config: Any, file: Path) -> str:
 
 def _store_model(row: dict[str, Any]) -> None:
     from models import LlmRow
+    from planner.api.models import refuse_taken_names
     from planner.extensions import db
 
-    if db.session.get(LlmRow, row["slug"]) is not None:
-        fail(f"there is a model {row['slug']!r} already; give another --slug", 2)
+    refuse_taken_names(row, own="")
     db.session.add(LlmRow(**row))
     db.session.commit()
 

@@ -11,6 +11,7 @@ from flask import Request
 from flask_smorest import Api, Blueprint
 from marshmallow import Schema, ValidationError
 from webargs.flaskparser import FlaskParser
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from planner.api.problems import CONTENT_TYPE, Problem, ProblemSchema
 from planner.api.validation import InvalidDocument, pointers
@@ -58,11 +59,24 @@ def read_json(req: Request) -> Any:
         raise Problem(415, "unsupported-media-type",
                       f"send application/json, not {req.mimetype or 'nothing'}")
     try:
-        return json.loads(req.get_data(cache=True))
+        return json.loads(whole_body(req))
     except (ValueError, RecursionError) as error:
         reason = error.args[0] if error.args else "not JSON"
         raise Problem(400, "malformed-json", f"the body is not JSON: {reason}",
                       [{"pointer": "", "message": str(reason)}]) from None
+
+
+def whole_body(req: Request) -> bytes:
+    """The body, refused when it is too large.
+
+    A body of announced length is refused before it is read. One sent in chunks is only cut at
+    the limit, so one that fills the limit counts as larger: nobody plans with half a document.
+    """
+    data = req.get_data(cache=True)
+    limit = req.max_content_length
+    if req.content_length is None and limit is not None and len(data) >= limit:
+        raise RequestEntityTooLarge()
+    return data
 
 
 def _compose(*decorators: Callable[[View], View]) -> Callable[[View], View]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ def test_import_model(run: Any, client: FlaskClient, tmp_path: Path,
     model = client.get("/api/v1/models/Lab/Imported-7B-Instruct")
     assert model.json["slug"] == "imported-7b"
     assert_one_line(run("import-model", path, "--slug", "imported-7b"), "imported-7b")
+    taken = ["--slug", "new", "--hf-id", "lab/IMPORTED-7b-instruct"]
+    assert_one_line(run("import-model", path, *taken),
+                    "is a name of model 'imported-7b'")
     client.delete("/api/v1/models/imported-7b", headers={"If-Match": model.headers["ETag"]})
 
 
@@ -103,6 +107,11 @@ class TestPlan:
     def test_unknown_gpu(self, run: Any, tmp_path: Path, plan_body: dict[str, Any]) -> None:
         plan_body["gpus"] = ["h100-sxm"]
         assert_one_line(run("plan", write(tmp_path, plan_body)), "/gpus/0", "did you mean")
+
+    def test_a_defect_is_one_line_too(self, run: Any, tmp_path: Path, plan_body: dict[str, Any],
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys.modules["planner.planning"], "make_plan", lambda *_: 1 / 0)
+        assert_one_line(run("plan", write(tmp_path, plan_body)), "ZeroDivisionError")
 
     def test_estimate(self, run: Any, tmp_path: Path, tiny: str) -> None:
         path = write(tmp_path, {"model": tiny, "gpu": "l40s", "batch": {"decodes": 1}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from typing import Any
@@ -53,6 +54,13 @@ def test_failures_are_problems(client: FlaskClient, method: str, url: str,
                                arguments: dict[str, Any], status: int, code: str) -> None:
     body = assert_problem(getattr(client, method)(url, **arguments), status, code)
     assert body["instance"] == url.split("?")[0]
+
+
+def test_a_body_in_chunks_has_the_same_limit(client: FlaskClient) -> None:
+    answer = client.post("/api/v1/gpus", input_stream=io.BytesIO(b"{}" + b" " * 5_000_000),
+                         content_type=JSON, headers={"Transfer-Encoding": "chunked"},
+                         environ_overrides={"wsgi.input_terminated": True})
+    assert_problem(answer, 413, "request-entity-too-large")
 
 
 def test_405_says_what_is_allowed(client: FlaskClient) -> None:

@@ -15,6 +15,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    negative_data_rejection,
     response_schema_conformance,
     status_code_conformance,
 )
@@ -79,7 +80,7 @@ OPERATIONS = [
     ("/plans/{plan_id}/workbook", "GET"), ("/estimates", "POST"),
 ]
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
-          response_schema_conformance]
+          response_schema_conformance, negative_data_rejection]
 BUDGET = settings(max_examples=12, derandomize=True, deadline=None, database=None,
                   suppress_health_check=list(HealthCheck))
 
