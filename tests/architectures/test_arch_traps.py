@@ -205,3 +205,37 @@ def test_published_type_is_applied_once():
     llama = from_config({**LLAMA_8B, "torch_dtype": "float16"})
     assert llama.native_precision == "fp16"
     assert llama.weight_bytes("fp16") == 2 * llama.total_params
+
+
+def test_nested_sections_leave_out_class_defaults():
+    # LLaVA-1.5-7B stores only what differs from LlamaConfig.
+    llava = from_config({
+        "architectures": ["LlavaForConditionalGeneration"], "model_type": "llava",
+        "text_config": {"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+                        "max_position_embeddings": 4096, "vocab_size": 32064},
+        "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "patch_size": 14,
+                          "num_hidden_layers": 24, "model_type": "clip_vision_model"}})
+    assert llava.total_params == 6_738_939_904
+    assert llava.extra_params["vision_tower"] == pytest.approx(0.304e9, rel=0.02)
+
+
+def test_one_wrapper_class_serves_several_families():
+    latent = {**{k: v for k, v in DEEPSEEK_V3.items() if k not in (
+        "architectures", "quantization_config")}, "model_type": "mistral4"}
+    assert from_config({"architectures": ["Mistral3ForConditionalGeneration"],
+                        "model_type": "mistral3", "text_config": latent},
+                       ).groups[0].mixer.kind == "mla"
+
+
+def test_keys_of_either_transformers_generation():
+    new = {k: v for k, v in LLAMA_8B.items() if k != "torch_dtype"} | {
+        "dtype": "float16", "rope_parameters": {"rope_theta": 5e5},
+        "layer_types": ["full_attention"] * 32}
+    assert from_config(new).dtype == "fp16"
+    assert from_config({**new, "architectures": None}).total_params == 8_030_261_248
+
+
+def test_prediction_layers_are_beside_the_model():
+    v3 = from_config(DEEPSEEK_V3)
+    assert v3.extra_params["multi_token_prediction"] == pytest.approx(11.6e9, rel=0.01)
+    assert v3.total_params == 671_026_419_200
