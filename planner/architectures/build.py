@@ -66,7 +66,7 @@ _SPECIAL: Final[dict[str, Builder]] = {
     "MiniMaxForCausalLM": minimax,
     "MiniMaxM3SparseForConditionalGeneration": minimax_m3,
     "MiniMaxM3SparseForCausalLM": minimax_m3, "MiniMaxM3VLForCausalLM": minimax_m3,
-    "KimiLinearForCausalLM": kimi_linear,
+    "KimiLinearForCausalLM": kimi_linear, "KimiK3ForConditionalGeneration": kimi_linear,
     "Lfm2ForCausalLM": lfm2, "Lfm2MoeForCausalLM": lfm2, "lfm2": lfm2,
     "DeciLMForCausalLM": decilm,
     "HunYuanMoEV1ForCausalLM": hunyuan_moe,

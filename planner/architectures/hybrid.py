@@ -7,7 +7,9 @@ from typing import Final
 
 from planner.architectures.config import Fields
 from planner.architectures.decoder import (
+    ACTIVE,
     CONTEXT,
+    EXPERTS,
     VOCAB,
     Rules,
     Shape,
@@ -222,32 +224,57 @@ def minimax(f: Fields) -> Body:
 
 
 def kimi_linear(f: Fields) -> Body:
-    """Kimi Linear: three Kimi Delta Attention layers to one MLA layer, and experts.
+    """Kimi Linear and Kimi K3: three Kimi Delta Attention layers to one MLA layer, and experts.
 
     Source: Kimi Linear, arXiv:2510.26692; transformers ``modeling_kimi_linear.py``. The layer
-    lists of the published config count from one.
+    lists of the published config count from one. K3 adds output gates of full rank, experts in
+    a latent width and attention residuals (two gates and norms a layer); source: its model card
+    and vLLM ``kimi_k3.py``.
     """
     hidden, count = f.count("hidden_size"), f.layers()
     base = Latent(hidden, f.count("num_attention_heads", high=100_000),
                   f.optional("q_lora_rank"), f.count("kv_lora_rank"),
                   f.count("qk_nope_head_dim"), f.count("qk_rope_head_dim"),
-                  f.count("v_head_dim"))
-    # transformers >= 5 flattens the section: linear_num_heads, layer_types.
+                  f.count("v_head_dim"), gated=f.flag("mla_use_output_gate")).mixer()
     conf = f.section("linear_attn_config") or f
-    delta = KimiDelta(
+    delta, full = _kimi_delta(f, conf, hidden), _kimi_full(f, conf, count)
+    residual = f.optional("attn_res_block_size", low=0) or 0
+    vectors = norm((6 if residual else 2) * hidden)
+    layers = tuple(
+        layer(base if i + 1 in full else delta,
+              _kimi_experts(f, hidden) if moe else
+              dense(hidden, f.count("intermediate_size")), vectors)
+        for i, moe in enumerate(sparse_layers(f, count)))
+    outer = norm((3 if residual else 1) * hidden, "final_norm")
+    return Body(hidden, f.count(*VOCAB), layers, f.flag("tie_word_embeddings"),
+                f.optional(*CONTEXT), outer)
+
+
+def _kimi_delta(f: Fields, conf: Fields, hidden: int) -> Mixer:
+    """transformers >= 5 flattens the section: linear_num_heads, layer_types."""
+    return KimiDelta(
         hidden=hidden, heads=conf.count("num_heads", "linear_num_heads"),
         head_dim=f.optional("linear_head_dim") or conf.count("head_dim"),
-        kernel=conf.count("short_conv_kernel_size", "linear_conv_kernel_dim", default=4)).mixer()
-    kinds = f.words("layer_types", length=count) or []
-    full = [i + 1 for i, kind in enumerate(kinds) if kind == "full_attention"] or (
-        conf.items("full_attn_layers") or [])
-    layers = [
-        layer(base.mixer() if i + 1 in full else delta,
-              experts(f, Rules(source="KimiLinearConfig", router_bias=True), hidden) if moe else
-              dense(hidden, f.count("intermediate_size")), norm(2 * hidden))
-        for i, moe in enumerate(sparse_layers(f, count))]
-    return Body(hidden, f.count(*VOCAB), tuple(layers), f.flag("tie_word_embeddings"),
-                f.optional(*CONTEXT), norm(hidden, "final_norm"))
+        kernel=conf.count("short_conv_kernel_size", "linear_conv_kernel_dim", default=4),
+        full_rank_gate=conf.flag("use_full_rank_gate")).mixer()
+
+
+def _kimi_full(f: Fields, conf: Fields, count: int) -> set[int]:
+    kinds = f.words("layer_types", length=count)
+    if kinds is not None:
+        return {i + 1 for i, kind in enumerate(kinds) if kind == "full_attention"}
+    return {i for i in conf.items("full_attn_layers") or [] if isinstance(i, int)}
+
+
+def _kimi_experts(f: Fields, hidden: int) -> FeedForward:
+    width, latent = f.count("moe_intermediate_size"), f.optional("routed_expert_hidden_size")
+    shared = f.count("num_shared_experts", "n_shared_experts", default=0, low=0, high=1_000)
+    routed = Moe(hidden=hidden, experts=f.count(*EXPERTS, high=100_000),
+                 active=f.count(*ACTIVE, high=100_000), width=width, shared=shared * width,
+                 latent=latent, router_bias=True).feed_forward()
+    if latent is None or not f.flag("latent_moe_use_norm"):
+        return routed
+    return replace(routed, weights=(*routed.weights, *norm(latent, "latent_norm")))
 
 
 def lfm2(f: Fields) -> Body:

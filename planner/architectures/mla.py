@@ -33,7 +33,7 @@ class Latent:
     rope: int
     value: int
     bias: bool = False
-    norms: bool = True
+    gated: bool = False
 
     def weights(self) -> tuple[Weight, ...]:
         """Latent projections (replicated under TP), per-head projections, norms.
@@ -49,10 +49,12 @@ class Latent:
             Weight("kv_b_proj", Role.ATTENTION, self.kv_rank * self.heads
                    * (self.nope + self.value)),
             Weight("o_proj", Role.ATTENTION, self.heads * self.value * self.hidden),
+            Weight("output_gate", Role.ATTENTION,
+                   self.hidden * self.heads * self.value if self.gated else 0),
             Weight("latent_bias", Role.NORM, down + self.hidden if self.bias else 0,
                    sharded=False),
             Weight("latent_norms", Role.NORM,
-                   (self.kv_rank + (self.q_rank or 0)) if self.norms else 0, sharded=False))
+                   self.kv_rank + (self.q_rank or 0), sharded=False))
 
     def stream(self, attend: int | None = None) -> KvStream:
         """The latent: prefill 2a(n+r+v) per key, decode absorbed 2a((c+r)+c).

@@ -110,15 +110,20 @@ class KimiDelta:
     heads: int
     head_dim: int
     kernel: int
+    full_rank_gate: bool = False
 
     def mixer(self) -> Mixer:
-        """Projections q, k, v, o; low-rank decay and output gates; convolution over q, k, v."""
+        """Projections q, k, v, o; low-rank decay and output gates; convolution over q, k, v.
+
+        The output gate of Kimi K3 has full rank.
+        """
         inner = self.heads * self.head_dim
         state = self.heads * self.head_dim * self.head_dim
-        low_rank = 2 * (self.hidden * self.head_dim + self.head_dim * inner)
+        low_rank = self.hidden * self.head_dim + self.head_dim * inner
+        gates = low_rank + (self.hidden * inner if self.full_rank_gate else low_rank)
         return Mixer("linear", (
             Weight("qkv_proj", Role.MIXER, self.hidden * 3 * inner),
-            Weight("gates", Role.MIXER, low_rank + self.hidden * self.heads),
+            Weight("gates", Role.MIXER, gates + self.hidden * self.heads),
             Weight("out_proj", Role.MIXER, inner * self.hidden),
             Weight("delta_vectors", Role.NORM,
                    3 * inner * self.kernel + inner + self.heads + self.head_dim)),

@@ -239,3 +239,24 @@ def test_prediction_layers_are_beside_the_model():
     v3 = from_config(DEEPSEEK_V3)
     assert v3.extra_params["multi_token_prediction"] == pytest.approx(11.6e9, rel=0.01)
     assert v3.total_params == 671_026_419_200
+
+
+def test_kimi_k3_is_not_read_as_kimi_linear():
+    # Its text class is the one of Kimi Linear; gates, latent experts and residuals differ.
+    text = {
+        "architectures": ["KimiLinearForCausalLM"], "model_type": "kimi_linear",
+        "hidden_size": 7168, "intermediate_size": 33792, "num_hidden_layers": 93,
+        "num_attention_heads": 96, "num_key_value_heads": 96, "q_lora_rank": 1536,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "mla_use_output_gate": True, "moe_intermediate_size": 3072, "num_experts": 896,
+        "num_experts_per_token": 16, "num_shared_experts": 2, "first_k_dense_replace": 1,
+        "routed_expert_hidden_size": 3584, "latent_moe_use_norm": True,
+        "attn_res_block_size": 12, "vocab_size": 163840, "linear_attn_config": {
+            "full_attn_layers": [*range(4, 93, 4), 93], "num_heads": 96, "head_dim": 128,
+            "short_conv_kernel_size": 4, "use_full_rank_gate": True}}
+    k3 = from_config({"architectures": ["KimiK3ForConditionalGeneration"],
+                      "model_type": "kimi_k3", "text_config": text})
+    assert k3.total_params == pytest.approx(2.8e12, rel=0.01)
+    assert k3.active_params - k3.params(Role.EMBEDDING) == pytest.approx(104e9, rel=0.01)
+    assert k3.kv_bytes_per_token() == 24 * 1152
+    assert k3.state_bytes_per_sequence == 454_459_392
