@@ -15,7 +15,7 @@ from planner.llm import Llm
 from planner.memory import memory_budget, sequence_bytes_per_gpu
 from planner.precision import FORMATS, weight_format
 from planner.requests import Batch, EstimateRequest
-from planner.roofline import Deployment, Step, StepBatch, StepModel
+from planner.roofline import Deployment, Step, StepBatch, StepModel, Term
 from planner.setups.base import accepted_tokens
 from planner.units import s_to_ms
 
@@ -63,6 +63,7 @@ def _steps(step: Step, request: EstimateRequest) -> list[dict[str, Any]]:
     seconds, flops, moved = step.seconds, step.flops, step.bytes
     ridge = step.peak_flop_per_s / step.bandwidth_bytes_per_s
     bound, mfu, mbu = step.bound, step.mfu, step.mbu
+    columns = [_term_columns(t) for t in step.terms]
     rows = []
     for i, batch in enumerate(request.batches):
         rows.append({
@@ -71,7 +72,7 @@ def _steps(step: Step, request: EstimateRequest) -> list[dict[str, Any]]:
             "arithmetic_intensity": float(flops[i] / moved[i]) if moved[i] else None,
             "ridge_point": ridge, "mfu": float(mfu[i]), "mbu": float(mbu[i]),
             "tokens_per_s": _tokens_per_s(batch, float(seconds[i]), request),
-            "terms": [_term(t, i, step.gpus) for t in step.terms],
+            "terms": [_term(name, values, i, step.gpus) for name, values in columns],
         })
     return rows
 
@@ -84,13 +85,19 @@ def _tokens_per_s(batch: Batch, seconds: float, request: EstimateRequest) -> flo
     return batch.decodes * each / seconds
 
 
-def _term(term: Any, i: int, gpus: int) -> dict[str, Any]:
-    """One operator group; FLOPs and bytes over all GPUs of the replica."""
-    bound = term.bound if isinstance(term.bound, str) else str(term.bound[i])
-    return {"name": term.name, "flops": float(term.flops[i]) * gpus,
-            "bytes": float(term.bytes[i]) * gpus, "ms": s_to_ms(float(term.seconds[i])),
-            "compute_ms": s_to_ms(float(term.compute_s[i])),
-            "memory_ms": s_to_ms(float(term.memory_s[i])), "bound": bound}
+def _term_columns(term: Term) -> tuple[str, tuple[Any, ...]]:
+    """A term's name and its columns over the batches, each computed once."""
+    shape = np.shape(term.seconds)
+    bound = np.broadcast_to(np.asarray(term.bound), shape)
+    return term.name, (term.flops, term.bytes, term.seconds, term.compute_s, term.memory_s, bound)
+
+
+def _term(name: str, columns: tuple[Any, ...], i: int, gpus: int) -> dict[str, Any]:
+    """One operator group of one batch; FLOPs and bytes over all GPUs of the replica."""
+    flops, moved, seconds, compute, memory, bound = (c[i] for c in columns)
+    return {"name": name, "flops": float(flops) * gpus, "bytes": float(moved) * gpus,
+            "ms": s_to_ms(float(seconds)), "compute_ms": s_to_ms(float(compute)),
+            "memory_ms": s_to_ms(float(memory)), "bound": str(bound)}
 
 
 def _common(deployment: Deployment, request: EstimateRequest, draft: Llm | None

@@ -22,29 +22,26 @@ def replicas_for(rate_per_s: float, worker: MeasuredWorker, utilization: float) 
     return max(1, math.ceil(rate_per_s / (worker.requests_per_s * utilization) - 1e-9))
 
 
-def best_ratio(prefill: MeasuredWorker, decode: MeasuredWorker, most: int = 64
-               ) -> tuple[int, int, float]:
-    """Whole numbers of prefill and decode workers with the highest goodput per GPU.
+def whole_ratio(prefill: MeasuredWorker, decode: MeasuredWorker) -> tuple[int, int, float]:
+    """The smallest cell in which neither kind of worker holds the faster one back.
+
+    One worker of the faster kind and as many of the other as feed it.
 
     Returns
     -------
     tuple
-        Prefill workers, decode workers, requests/s per GPU; the smallest pair of equal ones.
+        Prefill workers, decode workers, requests/s per GPU of the cell.
 
     Examples
     --------
-    >>> p, d, goodput = best_ratio(MeasuredWorker(5.6), MeasuredWorker(10.0), most=4)
+    >>> p, d, goodput = whole_ratio(MeasuredWorker(5.6), MeasuredWorker(10.0))
     >>> p, d, round(goodput, 2)
     (2, 1, 3.33)
     """
-    best = (0, 0, -1.0)
-    for p in range(1, most + 1):
-        for d in range(1, most + 1):
-            rate = min(p * prefill.requests_per_s, d * decode.requests_per_s)
-            goodput = rate / (p * prefill.gpus + d * decode.gpus)
-            if goodput > best[2] * (1.0 + 1e-12):
-                best = (p, d, goodput)
-    return best
+    p = max(1, math.ceil(decode.requests_per_s / prefill.requests_per_s - 1e-9))
+    d = max(1, math.ceil(prefill.requests_per_s / decode.requests_per_s - 1e-9))
+    rate = min(p * prefill.requests_per_s, d * decode.requests_per_s)
+    return p, d, rate / (p * prefill.gpus + d * decode.gpus)
 
 
 def measured_options(request: PlanRequest, resources: Resources, prices: Mapping[str, Price]
@@ -79,8 +76,8 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
         **_money(request, gpus, prices.get(gpu.slug)),
     }
     if len(pools) == 2:
-        p, d, goodput = best_ratio(request.measured["prefill"], request.measured["decode"])
-        option["best_ratio"] = {"prefill": p, "decode": d, "goodput_rps_per_gpu": goodput}
+        p, d, goodput = whole_ratio(request.measured["prefill"], request.measured["decode"])
+        option["whole_ratio"] = {"prefill": p, "decode": d, "goodput_rps_per_gpu": goodput}
     return [option]
 
 
