@@ -61,7 +61,9 @@ _SPELLINGS: Final[dict[Role, tuple[tuple[str, ...], ...]]] = {
         ("feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"),
         ("ffn.experts.0.w1", "ffn.experts.0.w2", "ffn.experts.0.w3"),
         ("mixer.experts.0.up_proj", "mixer.experts.0.down_proj")),
-    Role.LATENT: (("mixer.fc1_latent_proj", "mixer.fc2_latent_proj"),),
+    Role.LATENT: (
+        ("mixer.fc1_latent_proj", "mixer.fc2_latent_proj"),
+        ("block_sparse_moe.routed_expert_down_proj", "block_sparse_moe.routed_expert_up_proj")),
 }
 
 _MOST_PATTERNS: Final = 100_000
