@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -58,7 +59,9 @@ def folder(path: Path, sections: Mapping[str, Any]) -> Iterator[Source]:
     with (path / "index.csv").open(newline="") as handle:
         for row in csv.DictReader(handle):
             config = json.loads((path / row["file"]).read_text())
-            origin, extra = row["source"], sections.get(row["hf_id"])
+            # Name the work itself, not the channel it came through.
+            origin = re.sub(r"^\w+ (?=aiconfigurator)", "", row["source"])
+            extra = sections.get(row["hf_id"])
             if extra:
                 config["quantization_config"] = extra["section"]
                 origin += f"; quantization: {extra['source']}"
