@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from planner import __version__
 from planner.units import HOURS_PER_MONTH
-from planner.workbook.layout import Page, clean, lines, set_up
+from planner.workbook.layout import BOLD, Page, clean, lines, set_up
 from planner.workbook.plan import Plan
 
 NAME = "About"
-WIDTHS = (30, 110)
+WIDTHS = (26, 92)
 SHEETS = (
     ("Summary", "the answer on one page, with named result cells (out_…)"),
     ("Inputs", "what was asked, with named cells (in_…)"),
@@ -67,6 +67,7 @@ METHOD = (
 def write(page: Page, plan: Plan) -> None:
     """Fill the sheet."""
     set_up(page, plan.name, NAME, pages_high=1)
+    page.sheet.set_portrait()
     page.widths(WIDTHS)
     page.write(0, 0, "About this workbook", "heading")
     page.sheet.freeze_panes(1, 0)
@@ -85,7 +86,7 @@ def _line(page: Page, row: int, name: str, text: str) -> None:
     style = "input" if name == "Blue cells" else "bold"
     page.write(row, 0, name, "cell", "text", style)
     page.write(row, 1, text, "cell", "text")
-    page.height(row, max(lines(text, WIDTHS[1]), lines(name, WIDTHS[0])))
+    page.height(row, max(lines(text, WIDTHS[1]), lines(name, WIDTHS[0], BOLD)))
 
 
 def _blocks(plan: Plan) -> Iterator[tuple[str, list[tuple[str, str]]]]:

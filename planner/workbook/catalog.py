@@ -18,7 +18,7 @@ from planner.workbook.plan import Plan, Row
 from planner.workbook.words import spaced
 
 NAME = "Catalog"
-WIDTHS = (28, 24, 14, *(11.0,) * 10, 22, 50)
+WIDTHS = (26, 32, 46, *(12.0,) * 12)
 BILLION = 1e9
 """Parameters are counted in billions."""
 
@@ -67,7 +67,7 @@ def _scaled(label: str, name: str, factor: float, style: str = "one") -> Column:
 
 def _model_columns() -> list[Column]:
     return [_column("Name", "name"), _column("Hugging Face id", "hf_id"),
-            _column("Weights as shipped", "native_weights"),
+            _column("Architecture", "architecture"),
             _scaled("Parameters [10⁹]", "total_params", BILLION, "two"),
             _scaled("Active parameters [10⁹]", "active_params", BILLION, "two"),
             _column("Layers", "layers", "count"), _column("Hidden size", "hidden", "count"),
@@ -75,8 +75,8 @@ def _model_columns() -> list[Column]:
             _column("Longest context [tokens]", "max_context", "count"),
             _column("KV cache per token [B]", "kv_bytes_per_token", "count"),
             _scaled("State per sequence [GiB]", "state_bytes_per_sequence", BYTES_PER_GIB, "three"),
-            _column("KV cache as shipped", "native_kv"), _column("Slug", "slug"),
-            _column("Architecture", "architecture")]
+            _column("Weights as shipped", "native_weights"),
+            _column("KV cache as shipped", "native_kv")]
 
 
 def _gpu_columns() -> list[Column]:
@@ -90,7 +90,7 @@ def _gpu_columns() -> list[Column]:
             return None if found is None else bytes_to_gb(found)
         return value
 
-    return [_column("Name", "name"), _column("Slug", "slug"),
+    return [_column("Name", "name"), _column("Slug", "slug"), _column("Source", "source_url"),
             _column("Architecture", "architecture"),
             Column("Memory [GiB]", gib, style="one"),
             Column("Memory bandwidth [GB/s]", bandwidth("bandwidth_bytes_per_s")),
@@ -100,8 +100,7 @@ def _gpu_columns() -> list[Column]:
             _column("GPUs per node", "node_gpus", "count"),
             Column("Network per GPU [GB/s]", bandwidth("nic_bytes_per_s")),
             _column("Board power [W]", "tdp_w", "count"),
-            Column("Released", lambda r: str(r.get("release_year") or ""), style="text"),
-            _column("Source", "source_url")]
+            Column("Released", lambda r: str(r.get("release_year") or ""), style="text")]
 
 
 def _peak(precision: str) -> Any:
@@ -113,16 +112,11 @@ def _peak(precision: str) -> Any:
 
 def _price_columns(plan: Plan) -> list[Column]:
     return [Column("GPU", lambda r: plan.gpu_name(r.get("gpu")), style="text"),
-            _column("Provider", "provider"), _column("Region", "region"),
+            _column("Provider", "provider"), _column("Source", "source"),
             _column("Price [USD per GPU-hour]", "usd_per_gpu_hour", "three"),
             _column("As of", "as_of"),
             Column("Commitment", lambda r: spaced(r.get("commitment")), style="text"),
-            _column("Instance", "instance"), *_blank(6), _column("Catalog id", "id"),
-            _column("Source", "source")]
-
-
-def _blank(count: int) -> list[Column]:
-    return [Column("", lambda _: None, style="text") for _ in range(count)]
+            _column("Region", "region"), _column("Instance", "instance")]
 
 
 def _engine_columns() -> list[Column]:
@@ -135,6 +129,7 @@ def _engine_columns() -> list[Column]:
     return [_column("Profile", "slug"),
             Column("Engine", lambda r: f"{r.get('engine') or ''} {r.get('version') or ''}".strip(),
                    style="text"),
+            _column("Source", "source"),
             Column("GPU, precision", style="text",
                    value=lambda r: f"{r.get('gpu') or 'any'}, {r.get('precision') or ''}"),
             _column("MFU [%]", "mfu", "percent"), _column("MBU [%]", "mbu", "percent"),
@@ -145,5 +140,4 @@ def _engine_columns() -> list[Column]:
             Column("Step overhead [ms]", ms("step_s"), style="two"),
             Column("Request overhead [ms]", ms("request_s"), style="two"),
             _column("Memory utilisation [%]", "memory_utilization", "percent"),
-            _column("Obtained", "obtained"), _column("As of", "as_of"),
-            _column("Source", "source")]
+            _column("Obtained", "obtained"), _column("As of", "as_of")]

@@ -46,7 +46,7 @@ def cost_chart(book: Any, plan: Plan, sheet: str, table: tuple[int, int]) -> Any
     chart = book.add_chart({"type": "column"})
     chart.add_series({
         "name": title, "categories": sheet_range(sheet, first, RANK, last),
-        "values": sheet_range(sheet, first, column, last), "gap": 60,
+        "values": sheet_range(sheet, first, column, last), "gap": max(60, 300 // len(shown)),
         "fill": {"color": SERIES[1]},
         "points": [{"fill": {"color": NAVY}}],
         "data_labels": {"value": True, "num_format": form, "font": TEXT}})
@@ -90,7 +90,7 @@ def memory_chart(book: Any, sheet: str, columns: list[tuple[str, int]], label: i
     chart.set_x_axis({"num_font": TEXT, "name_font": TEXT, "line": {"none": True},
                       "major_gridlines": {"visible": True, "line": {"color": LINE, "width": 0.5}},
                       "num_format": "#,##0"})
-    chart.set_y_axis({"reverse": True, "num_font": TEXT, "line": {"color": LINE},
+    chart.set_y_axis({"reverse": True, "crossing": "max", "num_font": TEXT, "line": {"color": LINE},
                       "major_gridlines": {"visible": False}, "label_position": "low"})
     chart.set_legend({"position": "bottom", "font": TEXT})
     return chart

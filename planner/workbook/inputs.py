@@ -7,11 +7,11 @@ from typing import Any
 
 from planner.workbook import words
 from planner.workbook.charts import sheet_range
-from planner.workbook.layout import Page, clean, number, set_up
+from planner.workbook.layout import Page, clean, lines, number, or_na, set_up
 from planner.workbook.plan import Plan, Row
 
 NAME = "Inputs"
-WIDTHS = (38, 20, 16, 32, 60)
+WIDTHS = (34, 34, 20, 30, 70)
 HEADER = ("Input", "Value", "Unit", "Cell name", "Meaning")
 Line = tuple[str, Any, str, str, str, str]
 """Label, value, unit, cell name (or empty), style, meaning."""
@@ -22,7 +22,7 @@ def write(page: Page, plan: Plan, book: Any) -> None:
     set_up(page, plan.name, NAME, pages_high=1)
     page.widths(WIDTHS)
     for place, label in enumerate(HEADER):
-        page.write(0, place, label, "label", "header")
+        page.write(0, place, label, "text" if place != 1 else "count", "header")
     row = 1
     for heading, found in _blocks(plan):
         page.write(row, 0, heading, "heading")
@@ -39,11 +39,13 @@ def write(page: Page, plan: Plan, book: Any) -> None:
 def _line(page: Page, row: int, line: Line, book: Any) -> None:
     label, value, unit, name, style, meaning = line
     page.write(row, 0, label, "cell", "text")
-    stated = "n/a" if value is None and name else value
+    stated = or_na(value) if name else value
     kinds = ("cell", style) if style.startswith("calc_") else ("cell", style, "input")
     page.write(row, 1, stated, *(k.removeprefix("calc_") for k in kinds))
     for column, text in ((2, unit), (3, name), (4, meaning)):
         page.write(row, column, text, "cell", "text")
+    page.height(row, max(lines(clean(text), WIDTHS[column])
+                         for column, text in ((0, label), (1, value), (4, meaning))))
     if name:
         book.define_name(name, sheet_range(NAME, row, 1))
 
@@ -117,7 +119,7 @@ def _prices(plan: Plan) -> Iterator[Line]:
     if best is None:
         rows = plan.prices()
         yield ("Price", rows[0].get("usd_per_gpu_hour") if len(rows) == 1 else None,
-               "USD per GPU-hour", "in_usd_per_gpu_hour", "figure",
+               "USD per GPU-hour", "in_usd_per_gpu_hour", "price",
                words.price(plan, rows[0]) if len(rows) == 1 else "no option is recommended")
         for row in rows if len(rows) > 1 else []:
             yield _price_line(plan, row, "Price", "")
@@ -127,7 +129,7 @@ def _prices(plan: Plan) -> Iterator[Line]:
     pools = best.get("pools") or []
     if len({p.get("gpu") for p in pools}) < 2:
         yield (_price_line(plan, rows[0], "Price", "in_usd_per_gpu_hour") if rows else
-               ("Price", None, "USD per GPU-hour", "in_usd_per_gpu_hour", "figure",
+               ("Price", None, "USD per GPU-hour", "in_usd_per_gpu_hour", "price",
                 "no price is known"))
     else:
         yield from _two_prices(plan, best, by_gpu)
@@ -141,16 +143,16 @@ def _two_prices(plan: Plan, best: Row, by_gpu: dict[Any, Row]) -> Iterator[Line]
         role, row = pool.get("role"), by_gpu.get(pool.get("gpu"))
         name = f"in_{role}_usd_per_gpu_hour"
         yield (_price_line(plan, row, f"Price, {role} pool", name) if row else
-               (f"Price, {role} pool", None, "USD per GPU-hour", name, "figure",
+               (f"Price, {role} pool", None, "USD per GPU-hour", name, "price",
                 "no price is known"))
     hourly, gpus = number(best.get("usd_per_hour")), number(best.get("gpus"))
     mean = hourly / gpus if hourly is not None and gpus else None
-    yield ("Price, average", mean, "USD per GPU-hour", "in_usd_per_gpu_hour", "calc_figure",
+    yield ("Price, average", mean, "USD per GPU-hour", "in_usd_per_gpu_hour", "calc_price",
            "over all GPUs of the recommended option")
 
 
 def _price_line(plan: Plan, row: Row, label: str, name: str) -> Line:
-    return (label, row.get("usd_per_gpu_hour"), "USD per GPU-hour", name, "figure",
+    return (label, row.get("usd_per_gpu_hour"), "USD per GPU-hour", name, "price",
             words.price(plan, row))
 
 

@@ -6,6 +6,7 @@ or not finite leaves its cell blank.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,8 @@ LINE_POINTS = 13.0
 """Height of a line of 10-point text."""
 PIXELS_PER_CHARACTER = 7
 A4 = 9
+BOLD = 1.08
+"""Width of bold text over plain text."""
 
 
 def clean(value: Any) -> str:
@@ -48,9 +51,54 @@ def number(value: Any) -> float | int | None:
     return value if math.isfinite(value) else None
 
 
-def lines(text: str, width: float) -> int:
-    """Lines that a text needs in a column of a width [characters]."""
-    return sum(max(1, math.ceil(len(part) / max(width, 1.0))) for part in text.split("\n"))
+def or_na(value: Any) -> Any:
+    """A value, or ``n/a`` where it is missing or not finite."""
+    lacking = value is None or (isinstance(value, float) and not math.isfinite(value))
+    return "n/a" if lacking else value
+
+
+def text_width(text: str) -> float:
+    """Width of a text in Arial [characters of a column], on the safe side.
+
+    Examples
+    --------
+    >>> text_width("ab") < text_width("AB")
+    True
+    """
+    return sum(_letter_width(letter) for letter in text)
+
+
+def _letter_width(letter: str) -> float:
+    if letter > "\u2fff":
+        return 2.1
+    if letter.isupper():
+        return 1.25
+    return 1.06 if letter.isdigit() else 0.9 if letter.isalpha() else 0.65
+
+
+@functools.lru_cache(maxsize=4096)
+def lines(text: str, width: float, scale: float = 1.0) -> int:
+    """Lines that a text needs in a column of a width [characters].
+
+    Breaks between words, and inside words that are longer than a line.
+
+    Parameters
+    ----------
+    scale : float
+        Size of the text over that of plain 10-point text.
+    """
+    room, gap = max(width - 1.2, 1.0) / scale, text_width(" ")
+    if len(text) * 0.65 < room and text_width(text) <= room:
+        return 1
+    count, used = 1, 0.0
+    for word in text.split():
+        size = text_width(word)
+        if used and used + gap + size > room:
+            count, used = count + 1, 0.0
+        used += size + (gap if used else 0.0)
+        over = int(used // room) if size > room else 0
+        count, used = count + over, used - over * room
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +145,8 @@ class Page:
         """Write one cell: text as text, finite numbers as numbers, nothing as a blank."""
         found = number(value)
         if found is not None:
+            if "figure" in style and found != int(found):
+                style = tuple("fraction" if s == "figure" else s for s in style)
             self.sheet.write_number(row, column, found, self.styles.get(*style))
         elif value is None or isinstance(value, float) or value == "":
             self.sheet.write_blank(row, column, None, self.styles.get(*style))
@@ -149,25 +199,24 @@ def write_table(page: Page, row: int, columns: Sequence[Column], rows: Iterable[
     page.sheet.set_row(row, _header_height(columns))
     for record in rows:
         row += 1
+        values = [column.value(record) for column in columns]
         for place, column in enumerate(columns):
-            page.write(row, place, column.value(record), "cell", column.style, *extra)
+            page.write(row, place, values[place], "cell", column.style, *extra)
+        count = text_lines(columns, values)
+        if count > 1:
+            page.height(row, count)
     return row + 1
 
 
+def text_lines(columns: Sequence[Column], values: Sequence[Any]) -> int:
+    """Lines that the wrapped texts of a table row need."""
+    return max((lines(clean(value), column.width)
+                for column, value in zip(columns, values, strict=True)
+                if column.style == "text" and isinstance(value, str)), default=1)
+
+
 def _header_height(columns: Sequence[Column]) -> float:
-    return LINE_POINTS * max(_word_lines(c.label, c.width) for c in columns) + 4.0
-
-
-def _word_lines(text: str, width: float) -> int:
-    """Lines of a text that breaks between words only, in bold."""
-    count, used = 1, 0.0
-    for word in text.split():
-        size = len(word) * 1.1
-        if used and used + 1 + size > width - 1.0:
-            count, used = count + 1, size
-        else:
-            used += size + (1 if used else 0)
-    return count
+    return LINE_POINTS * max(lines(c.label, c.width, BOLD) for c in columns) + 4.0
 
 
 def data_sheet(page: Page, columns: Sequence[Column], rows: Sequence[Any], nothing: str,

@@ -29,7 +29,7 @@ def write(page: Page, plan: Plan, book: Any) -> None:
         return
     first_line = next(i for i, c in enumerate(columns) if c.label == LINES[0][1])
     series = [(label.removesuffix(" [GiB]"), first_line + i)
-              for i, (_, label) in enumerate(LINES)]
+              for i, (name, label) in enumerate(LINES) if any(number(r.get(name)) for r in rows)]
     bars = min(last, MOST_BARS)
     chart = memory_chart(book, NAME, series, 0, bars)
     chart.set_size({"width": 620, "height": max(240, 110 + 34 * bars)})

@@ -14,16 +14,16 @@ from planner.workbook.styles import BAD_FILL, BAD_TEXT
 NAME, CURVE = "Operating points", "Load curve"
 NOTHING = "No operating points: nothing was sized, or the workers' rates were measured."
 LABELS: dict[str, tuple[str, float, str]] = {
-    "option_rank": ("Rank", 6, "count"),
-    "setup": ("Set-up", 13, "label"),
-    "role": ("Pool", 8, "label"),
-    "gpu": ("GPU", 18, "label"),
-    "weights": ("Weights", 8, "label"),
-    "kv": ("KV cache", 7, "label"),
-    "tensor_parallel": ("Tensor parallel", 8, "count"),
-    "pipeline_parallel": ("Pipeline parallel", 8, "count"),
-    "expert_parallel": ("Expert parallel", 8, "count"),
-    "data_parallel": ("Data parallel", 8, "count"),
+    "option_rank": ("Rank", 6, "rank"),
+    "setup": ("Set-up", 14, "short"),
+    "role": ("Pool", 9, "short"),
+    "gpu": ("GPU", 20, "short"),
+    "weights": ("Weights", 9, "short"),
+    "kv": ("KV cache", 8, "short"),
+    "tensor_parallel": ("Tensor parallel", 9, "count"),
+    "pipeline_parallel": ("Pipeline parallel", 9, "count"),
+    "expert_parallel": ("Expert parallel", 9, "count"),
+    "data_parallel": ("Data parallel", 9, "count"),
     "token_budget": ("Token budget [tokens]", 8, "count"),
     "batch_size": ("Batch size", 7, "count"),
     "utilization": ("Utilisation [%]", 10, "percent1"),
@@ -36,13 +36,13 @@ LABELS: dict[str, tuple[str, float, str]] = {
     "kv_pool_share": ("Share of KV pool [%]", 9, "percent1"),
     "mfu": ("MFU [%]", 7, "percent1"),
     "mbu": ("MBU [%]", 7, "percent1"),
-    "bound": ("Bound by", 12, "label"),
+    "bound": ("Bound by", 15, "short"),
     "share_of_time": ("Share of time [%]", 9, "percent1"),
-    "feasible": ("Holds targets", 8, "label"),
+    "feasible": ("Holds targets", 9, "short"),
 }
 """Label, width and style of the columns that the planner writes."""
 CURVE_WIDTHS = (26, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12)
-CHART_SIZE = {"width": 512, "height": 330}
+CHART_SIZE = {"width": 512, "height": 380}
 
 
 def write(page: Page, plan: Plan) -> None:
@@ -94,7 +94,7 @@ def write_curve(page: Page, plan: Plan, book: Any) -> None:
             placed += 1
     if not placed:
         page.write(3, 0, NOTHING, "label")
-    page.sheet.print_area(0, 0, 27, len(CURVE_WIDTHS) - 1)
+    page.sheet.print_area(0, 0, 32, len(CURVE_WIDTHS) - 1)
 
 
 def best_rows(plan: Plan, metric: str) -> tuple[int, int] | None:
@@ -136,18 +136,18 @@ def _one_curve(page: Page, plan: Plan, book: Any, metric: str, label: str,
     role = plan.points["rows"][found[0]][names.index("role")]
     chart = curve_chart(book, f"{label} [ms], {role} pool", "ms", curve, line, label)
     chart.set_size(CHART_SIZE)
-    page.sheet.insert_chart(8, 6 * place, chart, {
+    page.sheet.insert_chart(7, 5 * place, chart, {
         "x_offset": 4, "description": f"{label} against requests per second of one replica, with "
         "its target; the figures are on the sheet Operating points"})
 
 
 def _target_line(page: Page, target: Target, rate: float, place: int) -> tuple[str, str]:
     """Two cells for each end of the target's line, shown above the charts."""
-    row = 3 + place
+    row = 4 + place
     if not place:
         for column, label in enumerate(("Target line", "From [1/s]", "To [1/s]", "From [ms]",
                                         "To [ms]")):
-            page.write(2, column, label, "header", "text")
+            page.write(3, column, label, "header", "count" if column else "text")
     page.write(row, 0, words.target(target), "cell", "text")
     for column, value, style in ((1, 0.0, "two"), (2, rate, "two"), (3, target.limit_ms, "one"),
                                  (4, target.limit_ms, "one")):

@@ -27,18 +27,18 @@ def _columns(plan: Plan) -> list[Column]:
 
 def _fleet_columns(plan: Plan) -> list[Column]:
     return [
-        Column("Rank", key("rank"), 6),
+        Column("Rank", key("rank"), 6, "rank"),
         Column("Set-up", lambda o: words.setup(o.get("setup")), 14, "text"),
-        Column("GPU", lambda o: words.gpus(plan, o), 20, "text"),
-        Column("Layout", words.layout, 20, "text"),
+        Column("GPU", lambda o: words.gpus(plan, o), 17, "text"),
+        Column("Layout", words.layout, 18, "text"),
         Column("Weights", key("weights"), 9, "text"),
         Column("KV cache", key("kv"), 8, "text"),
-        Column("GPUs", key("gpus"), 7),
-        Column("Replicas", words.replicas, 9),
-        Column("Nodes", key("nodes"), 7),
-        Column("Limited by", lambda o: words.limit(o.get("limited_by")), 16, "text"),
-        Column("Prefill bound by", _bound("prefill"), 12, "text"),
-        Column("Decode bound by", _bound("decode"), 12, "text"),
+        Column("GPUs", key("gpus"), 6),
+        Column("Replicas", words.replicas, 8),
+        Column("Nodes", key("nodes"), 6),
+        Column("Limited by", lambda o: words.limit(o.get("limited_by")), 14, "text"),
+        Column("Prefill bound by", _bound("prefill"), 15, "text"),
+        Column("Decode bound by", _bound("decode"), 15, "text"),
     ]
 
 
@@ -47,32 +47,31 @@ def _latency_columns(plan: Plan) -> list[Column]:
     columns = []
     for metric, style in (("ttft", "count"), ("tpot", "one")):
         label = f"{words.SHORT[metric]} p{plan.percentile(metric):g} [ms]"
-        columns.append(Column(label, _at_target(plan, metric), 10, style))
+        columns.append(Column(label, _at_target(plan, metric), 7, style))
     for target in plan.targets():
         columns.append(Column(f"Headroom {words.SHORT[target.metric]} [%]",
-                              _headroom(target.metric), 11, "percent"))
+                              _headroom(target.metric), 9, "percent"))
     return columns
 
 
 def _money_columns() -> list[Column]:
     return [
-        Column("Cost per hour [USD/h]", key("usd_per_hour"), 10, "two"),
-        Column("Cost per month [USD]", key("usd_per_month"), 10),
-        Column("Cost per million tokens [USD]", key("usd_per_million_tokens"), 10, "three"),
-        Column("per million input tokens [USD]", key("usd_per_million_input_tokens"), 10, "three"),
-        Column("per million output tokens [USD]", key("usd_per_million_output_tokens"), 10,
-               "three"),
-        Column("Cost per request [USD]", key("usd_per_request"), 10, "small"),
-        Column("Power [kW]", key("power_kw"), 8, "one"),
+        Column("Cost per hour [USD/h]", key("usd_per_hour"), 8, "two"),
+        Column("Cost per month [USD]", key("usd_per_month"), 9),
+        Column("Cost per million tokens [USD]", key("usd_per_million_tokens"), 8, "three"),
+        Column("per million input tokens [USD]", key("usd_per_million_input_tokens"), 8, "three"),
+        Column("per million output tokens [USD]", key("usd_per_million_output_tokens"), 8, "three"),
+        Column("Cost per request [USD]", key("usd_per_request"), 9, "small"),
+        Column("Power [kW]", key("power_kw"), 7, "one"),
     ]
 
 
 def _confidence_columns() -> list[Column]:
     return [
         Column("Confidence", _confidence("level"), 11, "text"),
-        Column("Error of step time [%]", _confidence("tpot_error"), 10, "percent"),
-        Column("GPUs, low", _confidence("gpus_low"), 7),
-        Column("GPUs, high", _confidence("gpus_high"), 7),
+        Column("Error of step time [%]", _confidence("tpot_error"), 8, "percent"),
+        Column("GPUs, low", _confidence("gpus_low"), 6),
+        Column("GPUs, high", _confidence("gpus_high"), 6),
     ]
 
 
@@ -110,14 +109,14 @@ def pools(plan: Plan) -> list[Row]:
 
 def _pool_columns(plan: Plan) -> list[Column]:
     return [
-        Column("Rank", key("rank"), 6),
+        Column("Rank", key("rank"), 6, "rank"),
         Column("Set-up", lambda p: words.setup(p.get("setup")), 16, "text"),
         Column("Pool", key("role"), 9, "text"),
         Column("GPU", lambda p: plan.gpu_name(p.get("gpu")), 20, "text"),
-        Column("Tensor parallel", key("tensor_parallel"), 9),
-        Column("Pipeline parallel", key("pipeline_parallel"), 9),
-        Column("Expert parallel", key("expert_parallel"), 9),
-        Column("Data parallel", key("data_parallel"), 9),
+        Column("Tensor parallel", key("tensor_parallel"), 10),
+        Column("Pipeline parallel", key("pipeline_parallel"), 10),
+        Column("Expert parallel", key("expert_parallel"), 10),
+        Column("Data parallel", key("data_parallel"), 10),
         Column("Replicas per region", key("replicas"), 9),
         Column("Spare replicas", key("spare_replicas"), 9),
         Column("Regions", key("regions"), 9),
@@ -162,7 +161,7 @@ def _percentile_columns(plan: Plan) -> list[Column]:
     names = (("mean", "Mean"), ("p50", "Median"), ("p90", "90th percentile"),
              ("p95", "95th percentile"), ("p99", "99th percentile"))
     return [
-        Column("Rank", lambda r: option(r).get("rank"), 6),
+        Column("Rank", lambda r: option(r).get("rank"), 6, "rank"),
         Column("Set-up", lambda r: words.setup(option(r).get("setup")), 16, "text"),
         Column("GPU", lambda r: words.gpus(plan, option(r)), 26, "text"),
         Column("Latency", lambda r: LABELS[r["metric"]], 24, "text"),

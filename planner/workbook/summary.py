@@ -16,7 +16,9 @@ from planner.workbook.layout import (
     key,
     lines,
     number,
+    or_na,
     set_up,
+    text_lines,
     write_table,
 )
 from planner.workbook.plan import METRICS, Plan, Row
@@ -24,15 +26,13 @@ from planner.workbook.plan import METRICS, Plan, Row
 NAME = "Summary"
 MOST_OPTIONS = 8
 MOST_LEVERS = 8
-WIDTHS = (6, 17, 26, 30, 8, 8, 11, 12, 12, 11, 22)
+WIDTHS = (6, 17, 26, 32, 8, 8, 13, 11, 11, 12, 24)
 LAST = len(WIDTHS) - 1
 LEFT_LAST = 3
 """Last column of the left half: levers left, chart right."""
 TILES = ((0, 1), (2, 2), (3, 3), (4, 6), (7, 8), (9, 10))
 CHART_POINTS = 190.0
 """Least height of the chart."""
-TEXT_FILL = 1.12
-"""Letters of running text over digits in the same width."""
 
 Tile = tuple[str, Any, str, str]
 """Label, value, style, cell name (or empty)."""
@@ -56,14 +56,14 @@ def write(page: Page, plan: Plan, book: Any) -> None:
 
 
 def _width(first: int, last: int) -> float:
-    return sum(WIDTHS[first:last + 1]) * TEXT_FILL
+    return sum(WIDTHS[first:last + 1])
 
 
 def _paragraph(page: Page, row: int, first: int, last: int, text: str, style: str,
                scale: float = 1.0) -> int:
     """One merged cell of running text, high enough; the row after it."""
     page.merge(row, first, last, text, style)
-    page.height(row, scale * lines(text, _width(first, last) / scale))
+    page.height(row, scale * lines(text, _width(first, last), scale))
     return row + 1
 
 
@@ -78,7 +78,7 @@ def _head(page: Page, plan: Plan) -> int:
     style = "answer" if plan.best else "refused"
     text = words.answer(plan)
     page.merge(row + 1, 0, LAST, text, style)
-    page.height(row + 1, 1.25 * lines(text, _width(0, LAST) / 1.3) + 0.8)
+    page.height(row + 1, 1.25 * lines(text, _width(0, LAST) - 2.0, 1.3) + 0.8)
     page.height(row + 2, 0.3)
     return row + 3
 
@@ -93,8 +93,7 @@ def _tiles(page: Page, plan: Plan, best: Row, book: Any, row: int) -> int:
         page.height(row + 1, 1.6)
         for (first, last), (label, value, style, name) in zip(TILES, tiles, strict=True):
             page.merge(row, first, last, label, "tile_label")
-            missing = "n/a" if value is None else value
-            page.merge(row + 1, first, last, missing, style, "tile", "left")
+            page.merge(row + 1, first, last, or_na(value), style, "tile", "left")
             if name:
                 book.define_name(name, sheet_range(NAME, row + 1, first))
         row += 2
@@ -129,7 +128,7 @@ def _service_tiles(plan: Plan, best: Row) -> list[Tile]:
     ttft, tpot = f"p{plan.percentile('ttft'):g}", f"p{plan.percentile('tpot'):g}"
     found = best.get("confidence") or {}
     low, high = number(found.get("gpus_low")), number(found.get("gpus_high"))
-    band = None if low is None or high is None else f"{low} to {high}"
+    band = words.span(low, high)
     left = tightest(best)
     return [(f"TTFT {ttft} [ms]", plan.latency_ms(best, "ttft"), "count", "out_ttft_ms"),
             (f"TPOT {tpot} [ms]", plan.latency_ms(best, "tpot"), "one", "out_tpot_ms"),
@@ -151,7 +150,7 @@ def tightest(option: Row) -> float | None:
 def option_columns(plan: Plan) -> list[Column]:
     """Columns of the options side by side."""
     ttft, tpot = (f"{words.SHORT[m]} p{plan.percentile(m):g} [ms]" for m in METRICS[:2])
-    return [Column("Rank", key("rank"), WIDTHS[0]),
+    return [Column("Rank", key("rank"), WIDTHS[0], "rank"),
             Column("Set-up", lambda o: words.setup(o.get("setup")), WIDTHS[1], "text"),
             Column("GPU", lambda o: words.gpus(plan, o), WIDTHS[2], "text"),
             Column("Layout", words.layout, WIDTHS[3], "text"),
@@ -174,8 +173,7 @@ def _options(page: Page, plan: Plan, row: int) -> tuple[int, tuple[int, int]]:
             page.write(end + place, i, column.value(option), "cell", column.style)
     first, after = row + 2, row + 2 + len(shown)
     for place, option in enumerate(shown):
-        page.height(first + place, max(lines(str(c.value(option)), c.width * 0.95)
-                                       for c in columns if c.style == "text"))
+        page.height(first + place, text_lines(columns, [c.value(option) for c in columns]))
     more = len(plan.options) - len(shown)
     if more > 0:
         page.merge(after, 0, LAST, f"{more} more on the sheet Options.", "note")
@@ -246,12 +244,12 @@ def _refused(page: Page, plan: Plan, row: int) -> int:
     """What was tried and why it cannot work, counted by reason."""
     page.merge(row, 0, LAST, "What was tried", "heading")
     row += 1
-    _refused_line(page, row, ("Combinations", "Reason", "Closest combination and its shortfall"),
+    _refused_line(page, row, ("Count", "Reason", "Closest combination and its shortfall"),
                   "header")
     for found in _by_reason(plan):
         row += 1
         _refused_line(page, row, found, "cell")
-        page.height(row, lines(found[2], _width(3, LAST)))
+        page.height(row, max(lines(found[1], _width(1, 2)), lines(found[2], _width(3, LAST))))
     if not plan.infeasible:
         row += 1
         page.merge(row, 0, LAST, "Nothing was tried.", "body")
@@ -262,9 +260,9 @@ def _refused(page: Page, plan: Plan, row: int) -> int:
 
 
 def _refused_line(page: Page, row: int, values: tuple[Any, str, str], style: str) -> None:
-    page.merge(row, 0, 0, values[0], "count", "text", style)
-    page.merge(row, 1, 2, values[1], "text", style)
-    page.merge(row, 3, LAST, values[2], "text", style)
+    page.merge(row, 0, 0, values[0], style, "rank")
+    page.merge(row, 1, 2, values[1], style, "text")
+    page.merge(row, 3, LAST, values[2], style, "text")
 
 
 def _by_reason(plan: Plan) -> list[tuple[int, str, str]]:
@@ -278,4 +276,4 @@ def _by_reason(plan: Plan) -> list[tuple[int, str, str]]:
 
 def _example(plan: Plan, miss: Row) -> str:
     place = f"{words.setup(miss.get('setup'))} on {plan.gpu_name(miss.get('gpu'))}"
-    return f"{place}, {words.degrees(miss)}: {clean(miss.get('detail') or '')}"
+    return f"{place}, {words.degrees(miss)}: {words.named(plan, miss.get('detail') or '')}"

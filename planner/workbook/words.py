@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from planner.workbook.layout import clean, number
@@ -103,8 +104,35 @@ def figure(value: Any, places: int = 0) -> str:
     found = number(value)
     if found is None:
         return "n/a"
-    text = f"{found:,.{places}f}"
+    text = f"{half_up(found, places):,.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def half_up(value: float, places: int) -> Decimal:
+    """A number rounded as a spreadsheet shows it: halves away from zero.
+
+    Examples
+    --------
+    >>> str(half_up(10986.5, 0))
+    '10987'
+    """
+    return Decimal(repr(value)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+
+
+def money(value: Any) -> str:
+    """An amount with two decimals, up to four where they are not zero."""
+    found = number(value)
+    if found is None:
+        return "n/a"
+    whole, _, part = f"{half_up(found, 4):,.4f}".partition(".")
+    return f"{whole}.{part.rstrip('0'):0<2}"
+
+
+def span(low: float | None, high: float | None) -> str | None:
+    """A range in words, one number when both ends are equal."""
+    if low is None or high is None:
+        return None
+    return figure(low) if low == high else f"{figure(low)} to {figure(high)}"
 
 
 def target(one: Target) -> str:
@@ -132,8 +160,8 @@ def answer(plan: Plan) -> str:
 
 def refusal(plan: Plan) -> str:
     """Why there is no answer, with the shortfall."""
-    why = named(plan, plan.document.get("reason") or "")
-    why = why.removeprefix("No setup meets the targets.").strip()
+    why = str(plan.document.get("reason") or "").removeprefix("No setup meets the targets.")
+    why = named(plan, why.strip())
     said = f"Nothing that was tried can serve {job(plan)}."
     return f"{said} {why}".strip()
 
@@ -167,7 +195,7 @@ def _money(option: Row) -> str:
     hourly, monthly = number(option.get("usd_per_hour")), number(option.get("usd_per_month"))
     if hourly is None or monthly is None:
         return "; no price is known for it"
-    return f", at {hourly:,.2f} USD/hour ({monthly:,.0f} USD/month)"
+    return f", at {half_up(hourly, 2):,.2f} USD/hour ({half_up(monthly, 0):,.0f} USD/month)"
 
 
 def named(plan: Plan, text: Any) -> str:
@@ -175,9 +203,10 @@ def named(plan: Plan, text: Any) -> str:
     said = clean(text)
     for row in sorted(plan.rows("gpus"), key=lambda r: -len(str(r.get("slug")))):
         said = said.replace(str(row.get("slug")), plan.gpu_name(row.get("slug")))
-    for code in ("ttft", "tpot"):
+    for code in SHORT:
         said = re.sub(rf"\b{code}\b", LIMITS[code], said)
-    said = said.replace("costs the same price as", "costs the same as")
+    for old, new in (("costs the same price as", "costs the same as"), ("setup", "set-up")):
+        said = said.replace(old, new)
     return said[:1].upper() + said[1:]
 
 
@@ -185,7 +214,7 @@ def price(plan: Plan, row: Row) -> str:
     """A price with where it comes from."""
     origin = [row.get("provider"), row.get("region"), spaced(row.get("commitment")),
               row.get("as_of")]
-    return (f"{figure(row.get('usd_per_gpu_hour'), 4)} USD per hour for one "
+    return (f"{money(row.get('usd_per_gpu_hour'))} USD per hour for one "
             f"{plan.gpu_name(row.get('gpu'))} ({', '.join(clean(o) for o in origin if o)})")
 
 
@@ -195,6 +224,6 @@ def confidence(option: Row) -> str:
     level, error = str(found.get("level") or ""), number(found.get("tpot_error"))
     said = LEVELS.get(level, spaced(level).capitalize())
     if error and number(found.get("gpus_low")) is not None:
-        said += (f" If step times are off by {error:.0%}, {found['gpus_low']} to "
-                 f"{found['gpus_high']} GPUs are needed.")
+        band = span(found["gpus_low"], number(found.get("gpus_high")))
+        said += f" If step times are off by {error:.0%}, {band} GPUs are needed." if band else ""
     return said

@@ -1,0 +1,247 @@
+"""Sheets, names, page set-up, properties: what holds for the workbook of every kind of plan."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import zipfile
+from typing import Any
+
+import openpyxl
+import pandas as pd
+import pytest
+from workbook_plans import KINDS, PlanParts, plain
+from workbook_reading import errors, named, read, table, texts
+
+from planner.workbook import write_plan
+
+SHEETS = ["Summary", "Inputs", "Options", "Pools", "Latencies", "Load curve", "Operating points",
+          "Memory", "Infeasible", "Assumptions", "Catalog", "About"]
+TABLES = ["Options", "Pools", "Latencies", "Operating points", "Memory", "Infeasible",
+          "Assumptions"]
+INPUTS = {"in_requests_per_second", "in_prompt_tokens_mean", "in_prompt_tokens_p95",
+          "in_output_tokens_mean", "in_prefix_cache_hit_rate", "in_ttft_ms", "in_tpot_ms",
+          "in_percentile", "in_target_utilization", "in_spare_replicas", "in_usd_per_gpu_hour"}
+RESULTS = {"out_gpus", "out_replicas", "out_nodes", "out_ttft_ms", "out_tpot_ms",
+           "out_usd_per_hour", "out_usd_per_month", "out_usd_per_million_tokens"}
+POOL_PRICES = {"in_prefill_usd_per_gpu_hour", "in_decode_usd_per_gpu_hour"}
+
+every = pytest.mark.parametrize("kind", list(KINDS))
+Books = dict[str, openpyxl.Workbook]
+
+
+@every
+def test_sheets_are_visible_and_in_order(books: Books, kind: str) -> None:
+    assert books[kind].sheetnames == SHEETS
+    assert all(s.sheet_state == "visible" for s in books[kind])
+
+
+@every
+def test_names(books: Books, kind: str) -> None:
+    expected = set(INPUTS)
+    if kind != "impossible":
+        expected |= RESULTS
+    if kind == "two kinds":
+        expected |= POOL_PRICES
+    assert set(books[kind].defined_names) == expected
+    assert all(named(books[kind], name) is not None for name in expected)
+
+
+@every
+def test_page_set_up(books: Books, kind: str) -> None:
+    for sheet in books[kind]:
+        assert sheet.page_setup.paperSize == 9
+        assert sheet.page_setup.fitToWidth in (None, 1)
+        assert sheet.sheet_properties.pageSetUpPr.fitToPage
+        assert sheet.print_area
+        assert sheet.freeze_panes
+        assert "Page &P of &N" in str(sheet.oddFooter.right.text)
+    assert books[kind]["Summary"].page_setup.fitToHeight in (None, 1)
+    assert books[kind]["Options"].page_setup.fitToHeight == 0
+
+
+@every
+def test_tables_filter_and_repeat_their_header(books: Books, kind: str) -> None:
+    for name in TABLES:
+        sheet = books[kind][name]
+        if sheet["A1"].value and kind != "measured":
+            assert sheet.auto_filter.ref
+            assert sheet.print_title_rows == "$1:$1"
+
+
+@every
+def test_no_formula_but_the_month_and_no_error(
+        files: dict[str, bytes], books: Books, kind: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(files[kind])) as parts:
+        xml = "".join(parts.read(n).decode() for n in parts.namelist() if "/sheet" in n)
+    assert re.findall(r"<f>(.*?)</f>", xml) in ([], ["out_usd_per_hour*730"])
+    assert errors(books[kind]) == []
+
+
+@every
+def test_same_plan_same_bytes(made: dict[str, PlanParts], files: dict[str, bytes], kind: str
+                              ) -> None:
+    assert write_plan(*made[kind]) == files[kind]
+
+
+@every
+def test_fonts_are_arial_without_theme(files: dict[str, bytes], kind: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(files[kind])) as parts:
+        styles = parts.read("xl/styles.xml").decode()
+        charts = [parts.read(n).decode() for n in parts.namelist() if "/charts/chart" in n]
+    assert set(re.findall(r'<name val="([^"]+)"', styles)) == {"Arial"}
+    assert "scheme" not in styles
+    assert {f for c in charts for f in re.findall(r'<a:latin typeface="([^"]+)"', c)} <= {"Arial"}
+
+
+@every
+def test_charts_have_cached_data_and_alternative_text(files: dict[str, bytes], kind: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(files[kind])) as parts:
+        charts = [parts.read(n).decode() for n in parts.namelist() if "/charts/chart" in n]
+        drawings = [parts.read(n).decode() for n in parts.namelist() if "/drawings/drawing" in n]
+        assert not any("vba" in n.lower() for n in parts.namelist())
+    for chart in charts:
+        for cache in re.findall(r"<c:numCache>(.*?)</c:numCache>", chart):
+            assert "<c:v>" in cache
+    count = {"impossible": 0, "measured": 1}.get(kind, 4)
+    assert len(charts) == count
+    assert sum(d.count("descr=") for d in drawings) == count
+
+
+def test_results_are_the_recommended_option(made: dict[str, PlanParts], books: Books) -> None:
+    best, book = made["plain"][0]["recommended"], books["plain"]
+    assert named(book, "out_gpus") == best["gpus"]
+    assert named(book, "out_replicas") == sum(p["replicas"] for p in best["pools"])
+    assert named(book, "out_ttft_ms") == pytest.approx(best["ttft_ms"]["p90"])
+    assert named(book, "out_tpot_ms") == pytest.approx(best["tpot_ms"]["p90"])
+    for name in ("usd_per_hour", "usd_per_month", "usd_per_million_tokens"):
+        assert named(book, f"out_{name}") == pytest.approx(best[name])
+
+
+def test_replicas_count_every_region() -> None:
+    document, points, snapshot = plain()
+    best = {**document["recommended"], "regions": 3}
+    book = read(write_plan({**document, "recommended": best}, points, snapshot))
+    assert named(book, "out_replicas") == 3 * sum(p["replicas"] for p in best["pools"])
+
+
+def test_inputs_are_the_request(books: Books) -> None:
+    values = {name: named(books["plain"], name) for name in INPUTS}
+    assert values["in_requests_per_second"] == 12
+    assert (values["in_prompt_tokens_mean"], values["in_prompt_tokens_p95"]) == (2000, 6000)
+    assert (values["in_ttft_ms"], values["in_tpot_ms"], values["in_percentile"]) == (1000, 50, 90)
+    assert values["in_spare_replicas"] == 1
+    assert values["in_usd_per_gpu_hour"] > 0
+
+
+def test_inputs_that_are_derived(books: Books) -> None:
+    book = books["own words"]
+    assert named(book, "in_requests_per_second") == pytest.approx(500000 * 0.08 / 3600)
+    assert named(book, "in_output_tokens_mean") == pytest.approx(300)
+    assert named(book, "in_prompt_tokens_p95") == 6000
+    assert named(book, "in_prompt_tokens_mean") > 1500
+    assert named(book, "in_tpot_ms") == "n/a"
+    assert named(book, "in_percentile") == 99
+
+
+def test_latency_at_a_percentile_that_is_not_listed() -> None:
+    document, points, snapshot = plain()
+    best = {**document["recommended"], "headroom": {"ttft": 0.25, "tpot": 0.5}}
+    request = {**document["request"], "slo": {"ttft_ms": 1000, "tpot_ms": 50, "percentile": 80}}
+    book = read(write_plan({**document, "recommended": best, "request": request}, points, snapshot))
+    assert named(book, "out_ttft_ms") == pytest.approx(750)
+    assert named(book, "out_tpot_ms") == pytest.approx(25)
+
+
+def test_two_prices_and_their_average(made: dict[str, PlanParts], books: Books) -> None:
+    best, book = made["two kinds"][0]["recommended"], books["two kinds"]
+    prefill, decode = (named(book, f"in_{role}_usd_per_gpu_hour") for role in ("prefill", "decode"))
+    assert prefill != decode
+    assert named(book, "in_usd_per_gpu_hour") == pytest.approx(best["usd_per_hour"] / best["gpus"])
+
+
+@every
+def test_pandas_reads_numbers(made: dict[str, PlanParts], files: dict[str, bytes], kind: str
+                              ) -> None:
+    document, points, _ = made[kind]
+    frames = pd.read_excel(io.BytesIO(files[kind]), sheet_name=TABLES)
+    options = document["options"]
+    if options:
+        assert frames["Options"]["GPUs"].tolist() == [o["gpus"] for o in options]
+        assert len(frames["Pools"]) == sum(len(o["pools"]) for o in options)
+    if options and options[0]["usd_per_hour"] is not None:
+        assert frames["Options"]["Cost per hour [USD/h]"].tolist() == pytest.approx(
+            [o["usd_per_hour"] for o in options])
+    if points["rows"]:
+        column = points["columns"].index("requests_per_s")
+        assert frames["Operating points"]["Requests per second [1/s]"].tolist() == pytest.approx(
+            [row[column] for row in points["rows"]])
+
+
+def test_pandas_reads_the_month_that_is_a_formula(made: dict[str, PlanParts],
+                                                  files: dict[str, bytes]) -> None:
+    cells = pd.read_excel(io.BytesIO(files["plain"]), sheet_name="Summary", header=None)
+    monthly = made["plain"][0]["recommended"]["usd_per_month"]
+    assert any(isinstance(v, int | float) and math.isclose(v, monthly)
+               for v in cells.to_numpy().ravel())
+
+
+@every
+def test_memory_lines_add_up(made: dict[str, PlanParts], books: Books, kind: str) -> None:
+    pools = [p for o in made[kind][0]["options"] for p in o["pools"] if p.get("memory")]
+    if not pools:
+        return
+    rows = table(books[kind], "Memory")[:len(pools)]
+    for row, pool in zip(rows, pools, strict=True):
+        assert row["KV pool [GiB]"] == pytest.approx(pool["memory"]["kv_pool_gib"])
+        assert row["Physical memory [GiB]"] == pytest.approx(pool["memory"]["physical_gib"])
+
+
+def test_infeasible_plan_says_why(made: dict[str, PlanParts], books: Books) -> None:
+    document, book = made["impossible"][0], books["impossible"]
+    summary = texts(book, "Summary")
+    assert "Nothing that was tried can serve 12 requests/s" in summary
+    assert "over the target" in summary
+    assert len(table(book, "Infeasible")) == len(document["infeasible"])
+
+
+@pytest.mark.parametrize(("kind", "part"), [
+    ("plain", "serve 12 requests/s of Llama-3.1-8B"), ("plain", "TTFT p90 1,000 ms"),
+    ("plain", "1 spare replica included"), ("plain", "The limit is"),
+    ("two kinds", "for prefill (1 "), ("two kinds", " for decode ("),
+    ("unpriced", "no price is known"), ("measured", "replicas of 1 GPU")])
+def test_the_answer_in_a_sentence(books: Books, kind: str, part: str) -> None:
+    if kind == "two kinds" and part.endswith("(1 "):
+        part = " for prefill ("
+    assert part in str(books[kind]["Summary"]["A3"].value)
+
+
+def test_a_plan_with_almost_nothing() -> None:
+    document: dict[str, Any] = {"request": {}, "recommended": None, "options": [],
+                                "infeasible": [], "advice": [], "assumptions": []}
+    book = read(write_plan(document, {"columns": [], "rows": []}, {}))
+    assert book.sheetnames == SHEETS
+
+
+def test_numbers_that_are_none_or_not_finite_leave_blanks() -> None:
+    document, points, snapshot = plain()
+    best = document["options"][0]
+    best["usd_per_hour"], best["power_kw"] = math.nan, math.inf
+    best["ttft_ms"] = dict.fromkeys(best["ttft_ms"])
+    points["rows"][0] = [math.nan if isinstance(v, float) else v for v in points["rows"][0]]
+    document["recommended"] = best
+    book = read(write_plan(document, points, snapshot))
+    assert table(book, "Options")[0]["Power [kW]"] is None
+    assert named(book, "out_usd_per_hour") == "n/a"
+    assert errors(book) == []
+
+
+def test_five_thousand_points() -> None:
+    document, points, snapshot = plain()
+    rows = points["rows"]
+    points["rows"] = (rows * (5000 // len(rows) + 1))[:5000]
+    data = write_plan(document, points, snapshot)
+    with zipfile.ZipFile(io.BytesIO(data)) as parts:
+        sheet = parts.read(f"xl/worksheets/sheet{SHEETS.index('Operating points') + 1}.xml")
+    assert sheet.count(b"<row ") == 5001
