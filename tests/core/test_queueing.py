@@ -1,0 +1,276 @@
+"""Waiting, percentiles and the batch chain against textbook results.
+
+Sources: Kleinrock, *Queueing Systems* vol. 1; Kingman 1961; Allen & Cunneen 1978; Erlang C;
+Kelly 1979 on processor sharing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.queueing import (
+    Chain,
+    admission_wait,
+    mg1_wait,
+    no_wait,
+    peakedness,
+    share_within,
+    split_arrival_cv2,
+    sum_percentiles,
+)
+from planner.workload import Lengths, from_mean_p95, from_p50_p95, lognormal
+
+QUICK = settings(max_examples=40, derandomize=True, deadline=None)
+ONE = np.array([1.0])
+
+
+def exponential_points(count: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    """An exponential service of mean 1 as equal shares at their conditional means."""
+    edges = -np.log1p(-np.arange(count) / count)
+    below = (edges + 1) * np.exp(-edges)
+    mass = below - np.append(below[1:], 0.0)
+    return mass * count, np.full(count, 1.0 / count)
+
+
+def erlang_c(servers: int, load: float) -> float:
+    """Probability of waiting in M/M/c at an offered load."""
+    top = load**servers / math.factorial(servers) * servers / (servers - load)
+    return top / (sum(load**k / math.factorial(k) for k in range(servers)) + top)
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.5, 0.8, 0.95])
+def test_mm1_mean_wait(rho):
+    service, weights = exponential_points()
+    assert mg1_wait(rho, service, weights).mean_s == pytest.approx(rho / (1 - rho), rel=2e-3)
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.5, 0.8, 0.95])
+def test_md1_mean_wait_is_half_of_mm1(rho):
+    assert mg1_wait(rho, ONE, ONE).mean_s == pytest.approx(rho / (2 * (1 - rho)))
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.7])
+def test_mg1_second_moment(rho):
+    """E[W^2] = 2 Wq^2 + lambda E[S^3] / (3 (1 - rho)); M/M/1: 2 rho / (1 - rho)^2."""
+    service, weights = exponential_points()
+    wait = mg1_wait(rho, service, weights)
+    assert wait.second_s2 == pytest.approx(2 * rho / (1 - rho) ** 2, rel=0.01)
+
+
+def test_two_point_service():
+    service, weights = np.array([0.5, 3.0]), np.array([0.8, 0.2])
+    mean, second = service @ weights, service**2 @ weights
+    rate = 0.6 / mean
+    assert mg1_wait(rate, service, weights).mean_s == pytest.approx(rate * second / (2 * 0.4))
+
+
+@pytest.mark.parametrize("rho", [0.2, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.9, 0.95, 0.99])
+def test_gamma_tail_is_exact_for_mm1(rho, share):
+    """P(W > t) = rho exp(-(1 - rho) t)."""
+    service, weights = exponential_points()
+    wait = mg1_wait(rho, service, weights)
+    exact = max(0.0, math.log(rho / (1 - share)) / (1 - rho))
+    found = sum_percentiles(wait, np.array([0.0]), ONE, (100 * share,))[0]
+    assert found == pytest.approx(exact, rel=0.02, abs=0.02)
+
+
+def test_unstable_server_never_answers():
+    wait = mg1_wait(1.0, ONE, ONE)
+    assert math.isinf(wait.mean_s)
+    assert sum_percentiles(wait, ONE, ONE) == [math.inf] * 4
+    assert share_within(1e9, wait, ONE, ONE) == 0.0
+
+
+@QUICK
+@given(st.floats(0.05, 0.95), st.floats(0, 30), st.floats(0.01, 30))
+def test_bursts_only_lengthen_the_wait(rho, cv2, more):
+    low, high = mg1_wait(rho, ONE, ONE, cv2), mg1_wait(rho, ONE, ONE, cv2 + more)
+    assert low.mean_s < high.mean_s
+    assert low.busy <= high.busy <= 1.0
+
+
+@QUICK
+@given(st.floats(0.05, 0.9), st.floats(1.01, 1.1))
+def test_wait_rises_with_the_rate(rho, factor):
+    before, after = mg1_wait(rho, ONE, ONE), mg1_wait(rho * factor, ONE, ONE)
+    assert before.mean_s < after.mean_s
+    assert share_within(3.0, before, ONE, ONE) >= share_within(3.0, after, ONE, ONE)
+
+
+def test_kingman_interpolates():
+    """ca^2 = 1 is M/G/1, ca^2 = 0 with constant service never waits."""
+    assert mg1_wait(0.7, ONE, ONE, 0.0).mean_s == pytest.approx(0.0, abs=1e-12)
+    both = [mg1_wait(0.7, ONE, ONE, c).mean_s for c in (1.0, 2.0, 3.0)]
+    assert both[2] - both[1] == pytest.approx(both[1] - both[0])
+
+
+@QUICK
+@given(st.floats(0.05, 0.95), st.floats(0, 20), st.floats(0.0, 50.0))
+def test_cdf_is_a_distribution(rho, cv2, at):
+    wait = mg1_wait(rho, np.array([0.3, 2.0]), np.array([0.7, 0.3]) / 0.81, cv2)
+    low, high = (float(wait.cdf(np.array([t]))[0]) for t in (at, at + 1.0))
+    assert 0.0 <= low <= high <= 1.0
+
+
+def test_tiny_waits_do_not_underflow():
+    """A wait of 1e-200 s is no wait; nothing divides by its square."""
+    wait = admission_wait(np.array([1e-200]), np.array([1e-3])) + no_wait((1,))
+    assert share_within(1.0, wait, np.array([[0.5]]), ONE)[0] == pytest.approx(1.0)
+
+
+def test_sum_of_waits_adds_moments():
+    a, b = mg1_wait(0.5, ONE, ONE), mg1_wait(0.3, ONE, ONE)
+    both = a + b
+    assert both.mean_s == pytest.approx(a.mean_s + b.mean_s)
+    assert both.second_s2 - both.mean_s**2 == pytest.approx(
+        a.second_s2 - a.mean_s**2 + b.second_s2 - b.mean_s**2)
+
+
+def test_percentiles_of_no_wait_are_those_of_the_latency():
+    latency, weights = np.array([1.0, 2.0, 5.0]), np.array([0.6, 0.35, 0.05])
+    found = sum_percentiles(no_wait(), latency, weights, (50.0, 90.0, 99.0))
+    assert found == pytest.approx([1.0, 2.0, 5.0], rel=1e-6)
+
+
+@pytest.mark.parametrize(("cv", "replicas", "cv2"), [(1, 7, 1.0), (3, 1, 9.0), (3, 8, 2.0),
+                                                     (0, 4, 0.75)])
+def test_random_split(cv, replicas, cv2):
+    """Whitt 1983: towards Poisson with more replicas."""
+    assert split_arrival_cv2(cv, replicas) == pytest.approx(cv2)
+
+
+def test_peakedness():
+    assert peakedness(1.0) == 1.0
+    assert peakedness(9.0) == 5.0
+    assert peakedness(0.2) == 1.0
+
+
+# -- the chain --------------------------------------------------------------------------------
+
+
+def test_constant_tpot_is_an_infinite_server():
+    """M/M/inf: Poisson with mean lambda o tpot."""
+    chain = Chain.of(2.0, 100.0, np.full(400, 0.05))
+    law = chain.distribution(400)
+    n = np.arange(1, 401)
+    exact = np.exp(-10.0 + n * math.log(10.0) - np.array([math.lgamma(k + 1) for k in n]))
+    assert np.allclose(law, exact, atol=1e-9)
+    assert chain.mean_running(400) == pytest.approx(10.0)
+
+
+def test_tpot_that_grows_with_n_is_processor_sharing():
+    """M/M/1-PS: pi(n) = (1 - rho) rho^n, E[n] = rho / (1 - rho)."""
+    n = np.arange(1.0, 2001.0)
+    chain = Chain.of(0.7, 10.0, 0.1 * n)
+    assert np.allclose(chain.distribution(2000)[:50], 0.3 * 0.7 ** n[:50], atol=1e-9)
+    assert chain.mean_running(2000) == pytest.approx(0.7 / 0.3, rel=1e-6)
+
+
+@pytest.mark.parametrize("servers", [1, 4, 20])
+@pytest.mark.parametrize("rho", [0.3, 0.7, 0.95])
+def test_cap_with_constant_tpot_is_erlang_c(servers, rho):
+    """M/M/c: waiting probability and mean wait of those who wait."""
+    load = rho * servers
+    chain = Chain.of(load, 10.0, np.full(servers, 0.1))
+    probability, mean = chain.waiting()
+    assert probability[servers - 1] == pytest.approx(erlang_c(servers, load), rel=1e-9)
+    assert mean[servers - 1] == pytest.approx(1.0 / (servers - load), rel=1e-9)
+    assert chain.mean_running(servers) == pytest.approx(load, rel=1e-9)
+
+
+@QUICK
+@given(st.floats(0.1, 20), st.floats(0.001, 0.2), st.floats(0, 0.01), st.integers(2, 60))
+def test_littles_law(rate, base, slope, cap):
+    """Tokens per second generated = tokens per second asked, whenever it is stable."""
+    tpot = base + slope * np.arange(1.0, cap + 1.0)
+    chain = Chain.of(rate, 20.0, tpot)
+    if rate * 20.0 * tpot[-1] / cap > 0.98:
+        return
+    served = float(chain.distribution(cap) @ (chain.n / tpot))
+    assert served == pytest.approx(rate * 20.0, rel=1e-6)
+
+
+@QUICK
+@given(st.floats(0.1, 5), st.floats(0.001, 0.05), st.floats(0, 0.005))
+def test_more_room_waits_less(rate, base, slope):
+    tpot = base + slope * np.sqrt(np.arange(1.0, 65.0))
+    chain = Chain.of(rate, 50.0, tpot)
+    probability, _ = chain.waiting()
+    stable = rate * 50.0 * tpot / np.arange(1.0, 65.0) < 1.0
+    assert (np.diff(probability[stable]) <= 1e-9).all()
+    assert ((probability >= 0) & (probability <= 1)).all()
+
+
+def test_token_percentiles_are_ordered_and_within_the_column():
+    tpot = 0.01 + 0.001 * np.arange(1.0, 101.0)
+    chain = Chain.of(5.0, 100.0, tpot)
+    found = [chain.token_percentile(tpot, 100, p) for p in (0.5, 0.9, 0.95, 0.99)]
+    assert found == sorted(found)
+    assert tpot[0] <= found[0] <= found[-1] <= tpot[-1]
+
+
+def test_share_within_agrees_with_the_percentile():
+    tpot = 0.01 + 0.001 * np.arange(1.0, 101.0)
+    chain = Chain.of(5.0, 100.0, tpot)
+    limit = chain.token_percentile(tpot, 100, 0.9)
+    assert chain.token_share_within(limit)[99] >= 0.9
+    assert chain.token_share_within(limit - 0.001)[99] < 0.9
+
+
+def test_idle_chain_is_finite():
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
+        chain = Chain.of(1e-9, 1.0, np.full(2000, 1e-3))
+        assert chain.mean_running(2000) == pytest.approx(1e-12, rel=1e-3)
+
+
+def test_heavy_chain_is_finite():
+    chain = Chain.of(1e6, 1e4, np.full(4000, 0.1))
+    probability, mean = chain.waiting()
+    assert np.isfinite(probability).all()
+    assert (probability == 1.0).all()
+    assert np.isinf(mean).all()
+
+
+def test_bursty_arrivals_widen_the_chain():
+    tpot = np.full(400, 0.05)
+    calm, wild = (Chain.of(2.0, 100.0, tpot, cv2) for cv2 in (1.0, 9.0))
+
+    def variance(chain: Chain) -> float:
+        law, n = chain.distribution(400), chain.n
+        return float(law @ n**2 - (law @ n) ** 2)
+
+    assert variance(wild) > 2.5 * variance(calm)
+    assert wild.mean_running(400) == pytest.approx(10.0, rel=0.25)
+
+
+# -- lengths ----------------------------------------------------------------------------------
+
+
+@QUICK
+@given(st.floats(2, 50_000), st.floats(1.0, 3.8))
+def test_lognormal_keeps_its_mean_and_p95(mean, ratio):
+    lengths = from_mean_p95(mean, mean * ratio)
+    assert lengths.mean == pytest.approx(mean, rel=0.02, abs=0.7)
+    assert lengths.weights.sum() == pytest.approx(1.0)
+    assert (np.diff(lengths.tokens) >= 0).all()
+    if mean > 100 and ratio < 3.5:
+        assert lengths.quantile(0.95) == pytest.approx(mean * ratio, rel=0.08)
+
+
+def test_median_and_p95():
+    lengths = from_p50_p95(1000, 4000)
+    assert lengths.quantile(0.5) == pytest.approx(1000, rel=0.06)
+    assert lengths.quantile(0.95) == pytest.approx(4000, rel=0.06)
+
+
+def test_running_answers_are_longer_than_the_mean():
+    """Inspection paradox: E[o^2] / (2 E[o]) is more than half the mean."""
+    lengths = lognormal(5.0, 1.0)
+    assert isinstance(lengths, Lengths)
+    assert lengths.moment(2) / (2 * lengths.mean) > 0.9 * lengths.mean
