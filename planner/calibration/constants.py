@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +18,19 @@ STEP_NAMES = (*(f"mfu_{p}" for p in PRECISIONS), "mbu", "expert_mbu", "attention
               "moe_layer_s", "step_s")
 """Constants of a step, in the order of the vector."""
 _LOW = np.array([0.15, 0.12, 0.06, 0.12, 0.35, 0.2, 0.08, 0.25, 0.06, 1e-6, 1e-6, 1e-6, 2e-5])
-_HIGH = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 8e-5, 3e-4, 8e-4, 1.2e-2])
-"""Physical bounds: no factor above 1, no overhead below 0."""
+_HIGH = np.array([0.88, 0.75, 0.88, 0.80, 0.95, 0.95, 0.72, 0.95, 0.80, 8e-5, 3e-4, 8e-4, 1.2e-2])
+"""Physical bounds. Large GEMMs reach 0.93-0.99 of the bf16 and 0.77-0.85 of the fp8 peak at their
+best shape and a tenth less at usual ones (AIConfigurator 0.12 GEMM tables); FlashAttention-3
+0.75 (Shah et al. 2024, figure 5); weight streams 0.87-0.96 of the bandwidth; all-reduces of 64 MiB
+0.6-0.8 of NVLink (Vidur and APEX+ collective tables)."""
+_FP4_UNIT_HIGH = 0.55
+"""FP4 GEMMs reach 0.43-0.59 of the peak where the GPU has FP4 units; elsewhere they run 16-bit."""
 
 FIRST_TOKEN_NAMES = ("ttft_scale", "request_s", "burst_share", "client_s", "queue_scale")
 """Constants of the time to first token, in the order of the vector."""
 FIRST_TOKEN_PRIOR = np.array([1.3, 0.04, 0.1, 3e-4, 1.0])
 FIRST_TOKEN_LOW = np.array([1.0, 5e-4, 1e-3, 1e-6, 0.02])
-FIRST_TOKEN_HIGH = np.array([3.5, 1.0, 1.0, 1e-2, 5.0])
+FIRST_TOKEN_HIGH = np.array([2.0, 1.0, 1.0, 1e-2, 5.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +47,17 @@ class Bounds:
         return cls(np.log(np.clip(prior, low * 1.001, high * 0.999)), np.log(low), np.log(high))
 
 
-def step_bounds(profiles: dict[str, EngineProfile]) -> Bounds:
+def step_bounds(profiles: Mapping[str, EngineProfile], fp4_units: bool) -> Bounds:
     """Prior of the step constants: those of the profiles in force, by weight precision."""
     base = profiles["bf16"]
     prior = [profiles[p].mfu for p in PRECISIONS]
     prior += [base.mbu, base.expert_mbu, base.attention_mfu, base.attention_mbu,
               base.link_efficiency, base.collective_latency_s, base.layer_s, base.moe_layer_s,
               base.step_s]
-    return Bounds.of(np.array(prior), _LOW, _HIGH)
+    high = _HIGH.copy()
+    if fp4_units:
+        high[PRECISIONS.index("fp4")] = _FP4_UNIT_HIGH
+    return Bounds.of(np.array(prior), _LOW, high)
 
 
 def first_token_bounds() -> Bounds:

@@ -7,7 +7,7 @@ configurations left out of the fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +99,7 @@ def fit_constants(features: Features, tpot_s: Array, ttft_s: Array, bounds: Boun
 
 
 def fit(points: Sequence[MeasuredPoint], catalog: Catalog,
-        profiles: dict[str, EngineProfile]) -> Fitted:
+        profiles: Mapping[str, EngineProfile]) -> Fitted:
     """Fit one engine on one GPU.
 
     Parameters
@@ -112,7 +112,8 @@ def fit(points: Sequence[MeasuredPoint], catalog: Catalog,
     tpot = np.array([p.tpot_s for p in points], dtype=float)
     ttft = np.array([np.nan if p.ttft_s is None else p.ttft_s for p in points], dtype=float)
     clients = np.array([p.concurrency for p in points], dtype=float)
-    bounds = step_bounds(profiles)
+    assert points[0].gpu is not None
+    bounds = step_bounds(profiles, "fp4" in catalog.gpu(points[0].gpu).peak_flop_per_s)
     features = extract(points, catalog, clients * _running_share(points, catalog, bounds))
     step, first = fit_constants(features, tpot, ttft, bounds)
     train = np.abs(predict_tpot(step, features) / tpot - 1.0)

@@ -46,9 +46,9 @@ def price_rows() -> list[dict[str, Any]]:
             for row in _read_csv(HERE / "prices.csv")]
 
 
-def engine_rows() -> list[dict[str, Any]]:
-    """Rows of ``engines.csv`` by the types of :class:`EngineProfile`, and ``ideal``."""
-    rows = [_engine_row(row) for row in _read_csv(HERE / "engines.csv")]
+def engine_rows(path: Path = HERE / "engines.csv") -> list[dict[str, Any]]:
+    """Rows of an engine table by the types of :class:`EngineProfile`, and ``ideal``."""
+    rows = [_engine_row(row) for row in _read_csv(path)]
     if all(row["slug"] != IDEAL.slug for row in rows):
         rows.insert(0, {f.name: getattr(IDEAL, f.name) for f in fields(EngineProfile)})
     return rows

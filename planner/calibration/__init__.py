@@ -1,0 +1,1 @@
+"""Measured benchmarks: reading, screening, predicting and fitting engine profiles."""

@@ -1,0 +1,135 @@
+"""Published benchmark tables in a data folder as measured points.
+
+Two layouts are read: ``serving_curves.csv`` (closed-loop points of vLLM, SGLang and TensorRT-LLM
+as AIConfigurator ships them) and ``published_benchmarks.csv`` (rows gathered from MLPerf,
+InferenceMAX, ML.ENERGY and others). A user's own result files are read by
+:mod:`planner.calibration.readers`.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from planner.calibration.points import MeasuredPoint
+from planner.units import ms_to_s
+
+LENGTH_RATIO = 0.9
+"""InferenceMAX draws lengths uniformly from 0.8 to 1.0 of the nominal ones."""
+MOST_TENSOR = 8
+"""Rows beyond are totals of a cluster, not one engine."""
+_GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb",
+         "H100-SXM": "h100-sxm-80gb", "H200-SXM": "h200-sxm-141gb", "B200": "b200-sxm-180gb",
+         "A100-40GB-SXM": "a100-sxm-40gb", "A100-80GB-SXM": "a100-sxm-80gb",
+         "MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x"}
+_ENGINES = {"trtllm": "tensorrt-llm", "vllm": "vllm", "sglang": "sglang",
+            "tensorrt-llm": "tensorrt-llm"}
+_WEIGHTS = {"fp8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "bf16": "bf16",
+            "fp16": "fp16", "int4": "int4", "int8": "int8"}
+_ALIASES = {"deepseek-r1-0528": "deepseek-v3", "deepseek-v3.1": "deepseek-v3",
+            "nvidia/deepseek-r1-nvfp4": "deepseek-v3", "nvidia/deepseek-v3.1-nvfp4": "deepseek-v3",
+            "nvidia/llama-3.1-8b-instruct-fp8": "llama-3.1-8b",
+            "nvidia/qwen3-32b-nvfp4": "qwen3-32b"}
+"""Names of checkpoints whose architecture the catalog has under another one."""
+_CONCURRENCY = re.compile(r"silicon_concurrency=(\d+)")
+_MEASURED = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
+_NOMINAL = re.compile(r"db-dump|source_file=\d{4}-\d\d-\d\d")
+
+Row = Mapping[str, str]
+
+
+def load(folder: Path) -> list[MeasuredPoint]:
+    """Every aggregated closed-loop point of a data folder (or of its ``measured/``)."""
+    points: list[MeasuredPoint] = []
+    for path in sorted({*folder.glob("*.csv"), *folder.glob("measured/*.csv")}):
+        if path.name == "serving_curves.csv":
+            points += _curves(path)
+        elif path.name == "published_benchmarks.csv":
+            points += _published(path)
+    return points
+
+
+def _curves(path: Path) -> Iterator[MeasuredPoint]:
+    with path.open(newline="") as handle:
+        for line, row in enumerate(csv.DictReader(handle), start=2):
+            if row["mode"] == "agg" and _usable_curve(row):
+                yield _curve(row, f"{path.name}:{line}")
+
+
+def _usable_curve(row: Row) -> bool:
+    return bool(_CONCURRENCY.search(row["silicon_data_source"]) and row["silicon_tpot_ms"]
+                and float(row["silicon_tpot_ms"]) > 0 and float(row["tp_size"]) <= MOST_TENSOR)
+
+
+def _curve(row: Row, source: str) -> MeasuredPoint:
+    origin = row["silicon_data_source"]
+    ratio = LENGTH_RATIO if _NOMINAL.search(origin) else 1.0
+    match, date = _CONCURRENCY.search(origin), _MEASURED.search(origin)
+    assert match
+    data = _whole(row["attention_dp_size"])
+    return MeasuredPoint(
+        prompt_tokens=float(row["isl"]) * ratio, output_tokens=float(row["osl"]) * ratio,
+        ttft_s=ms_to_s(float(row["silicon_ttft_ms"])),
+        tpot_s=ms_to_s(float(row["silicon_tpot_ms"])), source=source,
+        model=model_name(row["model_path"]), gpu=_GPUS[row["system"]],
+        engine=_ENGINES[row["backend"]], engine_version=row["backend_version"],
+        setup="colocated", weights=_curve_weights(row), tensor_parallel=_whole(row["tp_size"]),
+        pipeline_parallel=_whole(row["pp_size"]), data_parallel=data,
+        concurrency=float(match.group(1)), date=date.group(1) if date else "")
+
+
+def _curve_weights(row: Row) -> str:
+    """gpt-oss is only published in MXFP4; a blank precision is 16 bits."""
+    if row["model_path"].startswith("openai/gpt-oss"):
+        return "fp4"
+    return _WEIGHTS.get(row["precision"], "bf16")
+
+
+def model_name(path: str) -> str:
+    """The catalog's name of a checkpoint."""
+    return _ALIASES.get(path.lower(), path)
+
+
+def _whole(text: str) -> int:
+    return max(int(float(text)), 1) if text else 1
+
+
+def _published(path: Path) -> Iterator[MeasuredPoint]:
+    with path.open(newline="") as handle:
+        for line, row in enumerate(csv.DictReader(handle), start=2):
+            if _usable_row(row):
+                yield _row(row, f"{path.name}:{line}")
+
+
+def _usable_row(row: Row) -> bool:
+    """InferenceMAX rows of one engine with a TPOT and lengths; no speculation.
+
+    Other sources state a limit of concurrency, not how many requests ran.
+    """
+    needed = all(row[name] for name in ("tpot_ms", "concurrency", "isl", "osl", "tp"))
+    return bool(needed and row["source"] == "InferenceMAX"
+                and row["mode"] in ("colocated", "chunked")
+                and row["hardware"] in _GPUS and row["engine"] in _ENGINES
+                and row["weight_precision"] in _WEIGHTS
+                and row["spec_decode"] in ("", "none")
+                and float(row["tp"]) <= MOST_TENSOR and float(row["tpot_ms"]) > 0)
+
+
+def _row(row: Row, source: str) -> MeasuredPoint:
+    dp_attention = row["dp_attention"] == "True"
+    ranks = _whole(row["dp"])
+    tensor, data = _whole(row["tp"]), 1
+    if dp_attention:
+        tensor, data = 1, max(ranks, tensor)
+    return MeasuredPoint(
+        prompt_tokens=float(row["isl"]), output_tokens=float(row["osl"]),
+        ttft_s=ms_to_s(float(row["ttft_ms"])) if row["ttft_ms"] else float("nan"),
+        tpot_s=ms_to_s(float(row["tpot_ms"])), source=source,
+        ttft_statistic=row["ttft_stat"] or "mean", tpot_statistic=row["tpot_stat"] or "mean",
+        model=model_name(row["model"]), gpu=_GPUS[row["hardware"]],
+        engine=_ENGINES[row["engine"]], engine_version=row["engine_version"],
+        setup="colocated", weights=_WEIGHTS[row["weight_precision"]], tensor_parallel=tensor,
+        pipeline_parallel=_whole(row["pp"]), data_parallel=data,
+        concurrency=float(row["concurrency"]), date=row["date_or_version"][:10])
