@@ -18,7 +18,7 @@ from planner.workbook.plan import Plan, Row
 from planner.workbook.words import spaced
 
 NAME = "Catalog"
-WIDTHS = (26, 32, 46, *(12.0,) * 12)
+WIDTHS = (26, 32, 48, 12, 12, 14, *(12.0,) * 9)
 BILLION = 1e9
 """Parameters are counted in billions."""
 

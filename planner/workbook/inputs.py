@@ -67,20 +67,27 @@ def _workload(plan: Plan) -> Iterator[Line]:
                                ("think_time_s", "Pause between requests of a user", "s")):
         if number(stated.get(field)) is not None:
             yield label, stated[field], unit, "", "figure", ""
+    sized = "figure" if states_mean(stated.get("prompt_tokens")) else "calc_figure"
     derived = "" if number(stated.get("requests_per_second")) is not None else "calc_"
     yield ("Requests per second", plan.requests_per_second, "1/s", "in_requests_per_second",
            f"{derived}figure", "arrivals at the peak")
-    yield ("Prompt tokens, mean", prompt[0], "tokens", "in_prompt_tokens_mean", "figure",
+    yield ("Prompt tokens, mean", prompt[0], "tokens", "in_prompt_tokens_mean", sized,
            "length of a prompt, cached part included")
     yield ("Prompt tokens, 95th percentile", prompt[1], "tokens", "in_prompt_tokens_p95",
            "figure", "95 of 100 prompts are no longer than this")
-    yield ("Output tokens, mean", output[0], "tokens", "in_output_tokens_mean", "figure",
+    sized = "figure" if states_mean(stated.get("output_tokens")) else "calc_figure"
+    yield ("Output tokens, mean", output[0], "tokens", "in_output_tokens_mean", sized,
            "length of an answer")
     yield ("Output tokens, 95th percentile", output[1], "tokens", "", "figure", "")
     yield ("Prefix-cache hit rate", stated.get("prefix_cache_hit_rate"), "share",
            "in_prefix_cache_hit_rate", "percent1", "share of prompt tokens found in the cache")
     yield ("Arrival CV", stated.get("arrival_cv"), "", "", "figure",
            "burstiness: 1 = arrivals at random, more = burstier")
+
+
+def states_mean(form: Any) -> bool:
+    """Whether a token length is stated by its mean, so that the mean is an input."""
+    return not isinstance(form, list) and not (isinstance(form, dict) and "mean" not in form)
 
 
 def _targets(plan: Plan) -> Iterator[Line]:

@@ -22,6 +22,8 @@ LINE_POINTS = 13.0
 """Height of a line of 10-point text."""
 PIXELS_PER_CHARACTER = 7
 A4 = 9
+INDENT = 0.8
+"""What the indent of a text cell takes [characters]."""
 BOLD = 1.08
 """Width of bold text over plain text."""
 
@@ -73,7 +75,7 @@ def _letter_width(letter: str) -> float:
         return 2.1
     if letter.isupper():
         return 1.25
-    return 1.06 if letter.isdigit() else 0.9 if letter.isalpha() else 0.65
+    return 1.06 if letter.isdigit() else 0.86 if letter.isalpha() else 0.55
 
 
 @functools.lru_cache(maxsize=4096)
@@ -88,7 +90,7 @@ def lines(text: str, width: float, scale: float = 1.0) -> int:
         Size of the text over that of plain 10-point text.
     """
     room, gap = max(width - 1.2, 1.0) / scale, text_width(" ")
-    if len(text) * 0.65 < room and text_width(text) <= room:
+    if len(text) * 0.55 < room and text_width(text) <= room:
         return 1
     count, used = 1, 0.0
     for word in text.split():
@@ -208,9 +210,9 @@ def write_table(page: Page, row: int, columns: Sequence[Column], rows: Iterable[
     return row + 1
 
 
-def text_lines(columns: Sequence[Column], values: Sequence[Any]) -> int:
+def text_lines(columns: Sequence[Column], values: Sequence[Any], scale: float = 1.0) -> int:
     """Lines that the wrapped texts of a table row need."""
-    return max((lines(clean(value), column.width)
+    return max((lines(clean(value), column.width - INDENT, scale)
                 for column, value in zip(columns, values, strict=True)
                 if column.style == "text" and isinstance(value, str)), default=1)
 

@@ -34,7 +34,7 @@ PIECES: dict[str, dict[str, Any]] = {
     "three": {"num_format": "#,##0.000", "align": "right"},
     "small": {"num_format": "0.000000", "align": "right"},
     "figure": {"num_format": "#,##0", "align": "right"},
-    "fraction": {"num_format": "#,##0.0#####", "align": "right"},
+    "fraction": {"num_format": "#,##0.0###", "align": "right"},
     "price": {"num_format": "#,##0.00##", "align": "right"},
     "percent": {"num_format": "0%", "align": "right"},
     "percent1": {"num_format": "0.0%", "align": "right"},

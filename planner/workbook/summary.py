@@ -8,6 +8,7 @@ from planner.units import HOURS_PER_MONTH
 from planner.workbook import words
 from planner.workbook.charts import cost_chart, sheet_range
 from planner.workbook.layout import (
+    BOLD,
     LINE_POINTS,
     PIXELS_PER_CHARACTER,
     Column,
@@ -173,7 +174,8 @@ def _options(page: Page, plan: Plan, row: int) -> tuple[int, tuple[int, int]]:
             page.write(end + place, i, column.value(option), "cell", column.style)
     first, after = row + 2, row + 2 + len(shown)
     for place, option in enumerate(shown):
-        page.height(first + place, text_lines(columns, [c.value(option) for c in columns]))
+        page.height(first + place, text_lines(columns, [c.value(option) for c in columns],
+                                              1.0 if place else BOLD))
     more = len(plan.options) - len(shown)
     if more > 0:
         page.merge(after, 0, LAST, f"{more} more on the sheet Options.", "note")
