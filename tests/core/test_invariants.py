@@ -375,6 +375,36 @@ def test_free_layouts_are_as_good_as_the_best_given_one(setup, spares):
         assert free <= min(given.values()), (rate, free, given)
 
 
+@pytest.mark.parametrize(("setup", "rate", "model"), [
+    ("colocated", 30, "llama-3.1-8b"), ("chunked", 50, "qwen3-32b")])
+def test_spares_count_in_the_choice_of_a_layout(setup, rate, model):
+    document = plan_request(rate, 1500, 300, model=model, setups=[setup], objective="gpus",
+                            slo={"ttft_ms": 900, "tpot_ms": 30}, limits={"spare_replicas": 2})
+    given = {t: gpus_of(changed(document, "limits.layouts", [{"tensor_parallel": t}]))
+             for t in (1, 2, 4, 8)}
+    assert gpus_of(document) <= min(given.values()), given
+
+
+def test_a_fleet_that_fits_with_its_spares_is_found():
+    """Two spares on the widest layout pass max_gpus; eight GPUs of the narrow one do not."""
+    document = changed(changed(base("disaggregated", rate=45.0), "limits.spare_replicas", 2),
+                       "limits.max_tensor_parallel", 8)
+    assert gpus_of(changed(document, "limits.max_gpus", 9)) <= 9
+
+
+@pytest.mark.parametrize(("slug", "rate", "prompt"), [("l4", 60, 8000), ("l40s", 20, 16000)])
+def test_transfers_fit_the_network_cards(slug, rate, prompt):
+    """What the decode replicas receive per second is at most what their cards take in."""
+    document = plan_request(rate, prompt, 50, gpus=[slug], setups=["disaggregated"],
+                            slo={"ttft_ms": 20000, "tpot_ms": 150})
+    llm, chip = catalog().llm("llama-3.1-8b"), gpu(slug)
+    for option in make_plan(parse_plan(document), catalog()).options:
+        for pool in option["pools"]:
+            moved = rate * prompt * llm.kv_bytes_per_token(option["kv"])
+            active = pool["gpus"] * (1 - pool["spare_replicas"] / pool["replicas"])
+            assert moved <= active * chip.nic_bytes_per_s, (pool["role"], active)
+
+
 def test_prices_scale_the_bill():
     def bill(usd: float) -> float:
         return plan(10, pricing={"usd_per_gpu_hour": {"h100-sxm-80gb": usd}}
