@@ -24,7 +24,7 @@ from planner.roofline import Deployment, Step, StepBatch, StepModel
 Array = NDArray[np.float64]
 PRECISIONS = ("bf16", "fp8", "fp4", "int4")
 """Weight precisions with an ``mfu`` of their own; int8 and fp16 run at the 16-bit rate."""
-UNIT = EngineProfile(slug="unit", engine="unit", half_tokens=64.0, tile_tokens=128)
+UNIT = EngineProfile(slug="unit", engine="unit", half_tokens=64.0, tile_tokens=64)
 """Every factor 1 and no overhead, with the tile fill of :mod:`planner.roofline`."""
 _GROUPS = {"routed_experts": "expert", "attention_prefill": "attention",
            "attention_decode": "attention", "recurrent_state": "attention"}

@@ -119,6 +119,8 @@ ASSUMED: dict[str, Any] = {"setup": "chunked", "pipeline_parallel": 1, "expert_p
                            "data_parallel": 1}
 """What holds when nobody says otherwise: one GPU in every other direction, and the chunked prefill
 that current vLLM and SGLang servers start with."""
+LOADS = ("concurrency", "requests_per_second")
+"""The load, for files that do not state it; it is given only to points without any."""
 _WHOLE = {f.name for f in fields(MeasuredPoint) if f.name.endswith("_parallel")}
 
 
@@ -130,13 +132,14 @@ def with_defaults(points: Iterable[MeasuredPoint], defaults: Mapping[str, Any]
     ----------
     points : iterable of MeasuredPoint
     defaults : mapping
-        Any of :data:`DEPLOYMENT`; values of None are ignored. Beyond them :data:`ASSUMED` holds.
+        Any of :data:`DEPLOYMENT` and :data:`LOADS`; values of None are ignored. Beyond them
+        :data:`ASSUMED` holds.
 
     Raises
     ------
     InvalidValue
-        For an unknown default, a parallel size that is no whole number from 1, and for a point
-        that still lacks one of :data:`REQUIRED` (the message names all that are missing).
+        For an unknown default, one of the wrong kind, and for a point that still lacks
+        one of :data:`REQUIRED` (the message names all that are missing).
 
     Examples
     --------
@@ -147,8 +150,7 @@ def with_defaults(points: Iterable[MeasuredPoint], defaults: Mapping[str, Any]
     ('h100-sxm-80gb', 'bf16', 1)
     """
     given = {**ASSUMED, **_checked(defaults)}
-    filled = [replace(p, **{k: v for k, v in given.items() if getattr(p, k) is None})
-              for p in points]
+    filled = [replace(p, **{k: v for k, v in given.items() if _open(p, k)}) for p in points]
     for point in filled:
         lacking = [name for name in REQUIRED if getattr(point, name) is None]
         if lacking:
@@ -157,11 +159,17 @@ def with_defaults(points: Iterable[MeasuredPoint], defaults: Mapping[str, Any]
     return filled
 
 
+def _open(point: MeasuredPoint, name: str) -> bool:
+    """Whether a default may fill a field: one side of a load never joins the other."""
+    names = LOADS if name in LOADS else (name,)
+    return all(getattr(point, n) is None for n in names)
+
+
 def _checked(defaults: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in defaults.items():
-        if name not in DEPLOYMENT:
-            raise InvalidValue(f"unknown default {name!r}; allowed: {', '.join(DEPLOYMENT)}",
-                               f"/{name}")
+        if name not in DEPLOYMENT + LOADS:
+            raise InvalidValue(f"unknown default {name!r}; allowed: "
+                               f"{', '.join(DEPLOYMENT + LOADS)}", f"/{name}")
         _check_kind(name, value)
     return {name: value for name, value in defaults.items() if value is not None}
 
@@ -172,5 +180,8 @@ def _check_kind(name: str, value: Any) -> None:
     if name in _WHOLE:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InvalidValue(f"{name} must be a whole number from 1, not {value!r}", f"/{name}")
+    elif name in LOADS:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+            raise InvalidValue(f"{name} must be a number above 0, not {value!r}", f"/{name}")
     elif not isinstance(value, str) or not value:
         raise InvalidValue(f"{name} must be a non-empty text, not {value!r}", f"/{name}")

@@ -16,7 +16,7 @@ from planner.calibration.points import MeasuredPoint
 from planner.catalog.book import Catalog
 from planner.engine import EngineProfile
 from planner.hardware import Gpu
-from planner.llm import Llm
+from planner.profile_scope import kinds_of
 
 Array = NDArray[np.float64]
 MIN_POINTS = 8
@@ -57,17 +57,6 @@ def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog) -> list[EngineFit
 def priors(catalog: Catalog, engine: str, gpu: Gpu) -> dict[str, EngineProfile]:
     """The profiles in force for an engine and GPU, by weight precision."""
     return {p: catalog.engine(engine, gpu, p) for p in PRECISIONS}
-
-
-def kinds_of(llm: Llm) -> set[str]:
-    """What kinds of layers a model has: ``dense moe mla recurrent``."""
-    kinds = {"moe" if llm.is_moe else "dense"}
-    mixers = {g.mixer.kind for g in llm.groups}
-    if mixers & {"mla", "sparse", "compressed"}:
-        kinds.add("mla")
-    if mixers & {"mamba", "linear"}:
-        kinds.add("recurrent")
-    return kinds
 
 
 def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[EngineProfile]:

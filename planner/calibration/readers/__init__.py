@@ -149,7 +149,8 @@ def _object_format(entry: Entry) -> str:
 
 
 def _table_format(table: list[list[str]]) -> str:
-    return "aiperf" if table and aiperf.matches_table(table[0]) else "csv"
+    header = table[rows.first_filled(table)] if table else []
+    return "aiperf" if aiperf.matches_table(header) else "csv"
 
 
 def _table_points(name: str, text: str) -> list[MeasuredPoint]:

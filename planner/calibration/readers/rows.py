@@ -64,8 +64,8 @@ def read_table(name: str, rows: Sequence[Sequence[str]]) -> list[MeasuredPoint]:
     InvalidValue
         For a header that lacks a column, and for the first bad cell, by row and column.
     """
-    start = next(i for i, row in enumerate(rows) if _filled(row))
-    header = [cell.strip() for cell in rows[start]]
+    start = first_filled(rows)
+    header = [cell.strip() for cell in rows[start]] if rows else []
     columns = _columns(name, header)
     points = []
     for number, row in enumerate(rows[start + 1:], start + 2):
@@ -79,6 +79,11 @@ def read_table(name: str, rows: Sequence[Sequence[str]]) -> list[MeasuredPoint]:
     if not points:
         raise InvalidValue(f"{name}: a header but no rows")
     return points
+
+
+def first_filled(rows: Sequence[Sequence[str]]) -> int:
+    """Index of the first row with anything in it, 0 when there is none."""
+    return next((i for i, row in enumerate(rows) if _filled(row)), 0)
 
 
 def _filled(row: Sequence[str]) -> bool:
