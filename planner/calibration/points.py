@@ -113,12 +113,11 @@ class MeasuredPoint:
 DEPLOYMENT = ("model", "gpu", "engine", "engine_version", "setup", "weights", "kv",
               "tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel")
 """Fields that describe what was measured; benchmark files often lack them."""
-REQUIRED = ("model", "gpu", "engine", "weights", "kv", "tensor_parallel")
-"""Those without which a point cannot be used."""
-ASSUMED: dict[str, Any] = {"setup": "chunked", "pipeline_parallel": 1, "expert_parallel": 1,
-                           "data_parallel": 1}
+REQUIRED = ("model", "gpu", "engine", "weights", "tensor_parallel")
+"""Those without which a point cannot be used; ``kv`` may stay None, the cache as the model ships."""
+ASSUMED: dict[str, Any] = {"setup": "chunked", "pipeline_parallel": 1, "data_parallel": 1}
 """What holds when nobody says otherwise: one GPU in every other direction, and the chunked prefill
-that current vLLM and SGLang servers start with."""
+that current vLLM and SGLang servers start with. The spread of experts follows from the layout."""
 LOADS = ("concurrency", "requests_per_second")
 """The load, for files that do not state it; it is given only to points without any."""
 _WHOLE = {f.name for f in fields(MeasuredPoint) if f.name.endswith("_parallel")}
@@ -145,7 +144,7 @@ def with_defaults(points: Iterable[MeasuredPoint], defaults: Mapping[str, Any]
     --------
     >>> point = MeasuredPoint(1024, 128, 0.1, 0.008, source="a.csv:2", gpu="h100-sxm-80gb")
     >>> filled, = with_defaults([point], {"model": "llama-3.1-8b", "gpu": "l4", "engine": "vllm",
-    ...                                   "weights": "bf16", "kv": "bf16", "tensor_parallel": 1})
+    ...                                   "weights": "bf16", "tensor_parallel": 1})
     >>> filled.gpu, filled.weights, filled.pipeline_parallel
     ('h100-sxm-80gb', 'bf16', 1)
     """

@@ -136,7 +136,7 @@ def _described(point: MeasuredPoint, catalog: Catalog, allow_speculative: bool) 
     return (_known("unknown-model", lambda: catalog.llm(str(point.model)))
             or _known("unknown-gpu", lambda: catalog.gpu(str(point.gpu)))
             or _known("unknown-precision", lambda: weight_format(str(point.weights)))
-            or _known("unknown-precision", lambda: kv_bytes_per_value(str(point.kv))))
+            or _known("unknown-precision", lambda: kv_bytes_per_value(point.kv or "bf16")))
 
 
 def _known(code: str, look_up: Callable[[], object]) -> _Verdict:
@@ -210,9 +210,10 @@ def _layout(point: MeasuredPoint) -> Layout:
 
 
 def _model(point: MeasuredPoint, catalog: Catalog) -> StepModel:
+    llm = catalog.llm(str(point.model))
     model = StepModel.of(Deployment(
-        catalog.llm(str(point.model)), catalog.gpu(str(point.gpu)), str(point.weights),
-        str(point.kv), _layout(point), IDEAL))
+        llm, catalog.gpu(str(point.gpu)), str(point.weights), point.kv or llm.native_kv,
+        _layout(point), IDEAL))
     if point.weights in ("int8", "int4"):
         model.compute_scale *= MIXED_SCALE
     return model
