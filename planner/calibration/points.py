@@ -114,7 +114,7 @@ DEPLOYMENT = ("model", "gpu", "engine", "engine_version", "setup", "weights", "k
               "tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel")
 """Fields that describe what was measured; benchmark files often lack them."""
 REQUIRED = ("model", "gpu", "engine", "weights", "tensor_parallel")
-"""Those without which a point cannot be used; ``kv`` may stay None, the cache as the model ships."""
+"""Those without which a point cannot be used; with no ``kv`` the cache is as the model ships."""
 ASSUMED: dict[str, Any] = {"setup": "chunked", "pipeline_parallel": 1, "data_parallel": 1}
 """What holds when nobody says otherwise: one GPU in every other direction, and the chunked prefill
 that current vLLM and SGLang servers start with. The spread of experts follows from the layout."""

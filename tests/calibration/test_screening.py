@@ -140,6 +140,11 @@ def test_a_split_set_up_is_only_held_to_one_sequence() -> None:
     assert verdict(replace(split, setup="chunked"))[0] == "tpot-below-roofline"
 
 
+def test_no_kv_precision_is_the_one_the_model_ships() -> None:
+    assert verdict(replace(CLOSED, kv=None)) == ("", "")
+    assert floors(replace(CLOSED, kv=None)) == floors(CLOSED)
+
+
 def test_one_output_token_has_no_gap() -> None:
     assert verdict(at(CLOSED, output_tokens=1.0, tpot_s=0.0, concurrency=1.0)) == ("", "")
 
