@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flask import Flask
 
-RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "estimates")
+RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "estimates",
+             "predictions")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
 OPENAPI = {
