@@ -172,7 +172,7 @@ def _request_latency(model: StepModel, request: EstimateRequest) -> dict[str, An
         "e2e_ms": s_to_ms(prefill + tpot * (output - 1))}}
     if request.max_batched_tokens:
         room = request.max_batched_tokens - max(b.decodes for b in request.batches)
-        answer["request"]["chunk_tokens"] = room
+        answer["request"]["chunk_tokens"] = max(room, 0)
         answer["request"]["chunk_steps"] = (
             math.ceil(request.prompt_tokens / room) if room > 0 else None)
     return answer

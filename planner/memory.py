@@ -89,9 +89,11 @@ def memory_budget(deployment: Deployment, *, utilization: float | None = None,
     pool = (share * physical - weights - activation - runtime - profile.graph_bytes
             - draft_bytes)
     per_token = token_bytes_per_gpu(deployment)
+    reserved = per_token * reserved_share(deployment.llm)
     if draft is not None:
-        per_token += draft.kv_bytes_per_token(deployment.kv) / deployment.layout.tensor
-    tokens = _whole_blocks(pool, per_token, profile.block_tokens) * deployment.layout.data
+        extra = draft.kv_bytes_per_token(deployment.kv) / deployment.layout.tensor
+        per_token, reserved = per_token + extra, reserved + extra
+    tokens = _whole_blocks(pool, reserved, profile.block_tokens) * deployment.layout.data
     return MemoryBudget(physical, share * physical, weights, activation, runtime,
                         profile.graph_bytes, draft_bytes, pool, per_token, tokens)
 
@@ -127,7 +129,7 @@ def weight_bytes_per_gpu(deployment: Deployment, allocator_block_bytes: float = 
              for role, head in (("input", False), ("output", True))}
     ends = sum(outer.values()) if layout.pipeline == 1 else max(
         outer["input"], outer["output"] or outer["input"])
-    vision = llm.extra_params.get("vision_tower", 0) * 2.0
+    vision = llm.extra_params.get("vision_tower", 0) * 2.0 / layout.tensor
     rotary = (llm.max_context or 0) * ROTARY_VALUES * 2.0 if allocator_block_bytes else 0.0
     return inner + ends + vision + rotary
 
@@ -204,6 +206,27 @@ def token_bytes_per_gpu(deployment: Deployment) -> float:
         n * s.values_per_entry * s.value_bytes(deployment.kv) / s.stride
         * heads_per_rank(s.heads, layout.tensor) / s.heads for n, s in llm.streams())
     return per_rank * stage_share(llm.layers, layout.pipeline)
+
+
+def reserved_share(llm: Llm) -> float:
+    """Bytes an engine reserves per token over those that the layers cache.
+
+    vLLM's hybrid cache manager pads layer kinds to groups of the smaller count: Gemma 3 27B has
+    10 full and 52 sliding layers and reserves for 10 + 60 (start-up logs of vLLM 0.19: 573,582 B
+    against 507,904). Source: vLLM ``v1/core/kv_cache_utils.py``.
+    """
+    kinds: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
+    for count, stream in llm.streams():
+        if stream.name == "kv":
+            kinds[stream.window is None].append((count, float(stream.values_per_entry)))
+    counts = [sum(n for n, _ in rows) for rows in kinds.values()]
+    if not all(counts):
+        return 1.0
+    group = min(counts)
+    sizes = [sum(n * v for n, v in rows) for rows in kinds.values()]
+    padded = [size * math.ceil(n / group) * group / n
+              for size, n in zip(sizes, counts, strict=True)]
+    return sum(padded) / sum(sizes)
 
 
 def sequence_bytes_per_gpu(deployment: Deployment, context: float) -> float:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc
+from scipy.special import gammainc, ndtr
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+NO_WAIT_S = 1e-12
+"""[s] mean below which a wait is none (its moments would underflow)."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
 
@@ -45,7 +47,7 @@ class Wait:
         The wait of those who wait is a gamma with the matched two moments.
         """
         busy = self.busy[..., None]
-        stable = np.isfinite(self.mean_s) & (self.mean_s > 0) & (self.busy > 0)
+        stable = np.isfinite(self.mean_s) & (self.mean_s > NO_WAIT_S) & (self.busy > 0)
         mean = np.where(stable, self.mean_s, 1.0) / np.where(stable, self.busy, 1.0)
         second = np.where(stable, self.second_s2, 2.0) / np.where(stable, self.busy, 1.0)
         variance = np.maximum(second - mean**2, 1e-6 * mean**2)
@@ -132,7 +134,8 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
     spread = float(wait.mean_s + np.sqrt(wait.second_s2)) / max(float(wait.busy), 1e-9)
     tail = spread * np.linspace(0.0, 1.0, 80) ** 3 * 12.0
     grid = np.unique(np.concatenate([np.linspace(floor, top, 80), floor + tail, top + tail,
-                                     latency_s, latency_s * (1 + 1e-9)]))
+                                     latency_s * (1 - 1e-9), latency_s,
+                                     latency_s * (1 + 1e-9)]))
     reached = wait.cdf(grid[:, None] - latency_s[None, :]) @ weights
     order = np.maximum.accumulate(reached)
     shares = np.asarray(percentiles) / 100.0 - 1e-9
@@ -178,6 +181,8 @@ class Chain:
         [token/s] that must be generated.
     output_tokens : float
         [token] per request.
+    sigma_s : ndarray, shape (N,)
+        [s] standard deviation of a request's TPOT around ``tpot_s``: some meet more stalls.
     weight : ndarray, shape (N,)
         The products, scaled so that none overflows.
     empty : float
@@ -192,6 +197,7 @@ class Chain:
     tpot_s: Array
     load: float
     output_tokens: float
+    sigma_s: Array
     weight: Array
     empty: float
     utilization: Array
@@ -199,8 +205,17 @@ class Chain:
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
-           arrival_cv2: float = 1.0) -> Chain:
-        """Build the chain for an arrival rate and a TPOT column over n = 1..N."""
+           arrival_cv2: float = 1.0, stall_s2: Array | float = 0.0) -> Chain:
+        """Build the chain for an arrival rate and a TPOT column over n = 1..N.
+
+        While a request writes ``o`` tokens, ``lambda o tpot`` others are prefilled, Poisson, each
+        stalling it by S; so its own TPOT varies by ``lambda tpot E[S^2] / o``.
+
+        Parameters
+        ----------
+        stall_s2 : ndarray or float
+            E[S^2] [s^2] that an arrival adds to the running requests.
+        """
         n = np.arange(1.0, len(tpot_s) + 1.0)
         load = max(rate_per_s * output_tokens, 1e-300)
         peak = peakedness(arrival_cv2)
@@ -208,7 +223,8 @@ class Chain:
         logs = np.cumsum(np.log(utilization)) / peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        return cls(n, tpot_s, load, output_tokens, np.exp(logs - top), math.exp(-top),
+        sigma = np.sqrt(rate_per_s * tpot_s * stall_s2 / output_tokens)
+        return cls(n, tpot_s, load, output_tokens, sigma, np.exp(logs - top), math.exp(-top),
                    utilization, ratio)
 
     def tail(self) -> Array:
@@ -234,10 +250,10 @@ class Chain:
     def token_share_within(self, tpot_limit_s: float) -> Array:
         """For every cap: share of tokens generated while TPOT is within the limit."""
         tokens = self.weight * self.n / self.tpot_s
-        good = self.tpot_s <= tpot_limit_s * (1 + 1e-12)
+        good = self._within(np.array([tpot_limit_s * (1 + 1e-12)]), len(self.n))[0]
         waiting = tokens * self.tail()
         total = np.cumsum(tokens) + waiting
-        held = np.cumsum(np.where(good, tokens, 0.0)) + np.where(good, waiting, 0.0)
+        held = np.cumsum(tokens * good) + waiting * good
         return np.asarray(held / np.maximum(total, 1e-300))
 
     def mean_running_by_cap(self) -> Array:
@@ -253,12 +269,35 @@ class Chain:
         kept[-1] *= 1.0 + float(self.tail()[cap - 1])
         return np.asarray(kept / max(self.empty + float(kept.sum()), 1e-300))
 
+    def _within(self, limits_s: Array, cap: int) -> Array:
+        """P(request's TPOT <= limit) in each state, shape (limits, cap)."""
+        tpot, sigma = self.tpot_s[:cap], self.sigma_s[:cap]
+        distance = limits_s[:, None] - tpot
+        spread = np.where(sigma > 0, sigma, 1.0)
+        return np.asarray(np.where(sigma > 0, ndtr(distance / spread), distance >= 0))
+
+    def _tokens(self, cap: int) -> Array:
+        """Share of the tokens that each state generates."""
+        tokens = self.distribution(cap) * self.n[:cap] / self.tpot_s[:cap]
+        return np.asarray(tokens / max(float(tokens.sum()), 1e-300))
+
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
-        tokens = self.distribution(cap) * self.n[:cap] / self.tpot_s[:cap]
-        cumulated = np.cumsum(tokens) / max(float(tokens.sum()), 1e-300)
-        index = int(np.searchsorted(cumulated, share - 1e-12))
+        index = int(np.searchsorted(np.cumsum(self._tokens(cap)), share - 1e-12))
         return float(values[min(index, cap - 1)])
+
+    def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...]) -> list[float]:
+        """Percentiles [s] of the TPOT of requests: over states, and within them."""
+        tokens = self._tokens(cap)
+        if not self.sigma_s[:cap].any():
+            return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
+        likely = np.flatnonzero(tokens > 1e-6)
+        first, last = int(likely[0]), int(likely[-1])
+        reach = 5.0 * float(self.sigma_s[last])
+        grid = np.linspace(max(float(self.tpot_s[first]) - reach, 0.0),
+                           float(self.tpot_s[last]) + reach, 128)
+        reached = np.maximum.accumulate(self._within(grid, cap) @ tokens)
+        return [float(x) for x in np.interp(np.asarray(percentiles) / 100.0 - 1e-9, reached, grid)]
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

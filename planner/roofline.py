@@ -439,10 +439,11 @@ def kept_entries(stream: KvStream, context: Array) -> Array:
 
 
 def attended_entries(stream: KvStream, context: Array) -> Array:
-    """Cache entries that one decoding query reads in one layer."""
+    """Cache entries that one decoding query reads in one layer.
+
+    For a window that restarts at its multiples this is the most a query reads.
+    """
     entries = kept_entries(stream, context)
-    if stream.chunked and stream.window is not None:
-        entries = np.where(context > stream.window, stream.window / 2.0, entries)
     return entries if stream.attend is None else np.minimum(entries, stream.attend)
 
 

@@ -87,7 +87,9 @@ class Chunked(Continuous):
         service = tokens / space * full_step
         wait = mg1_wait(rate_per_s, service * table.occupancy, table.prompt_weights, cv2)
         profile = table.deployment.profile
-        return wait, latency * profile.ttft_scale + RESIDUAL * full_step + profile.request_s
+        load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
+        residual = RESIDUAL * decode / (1.0 - load)
+        return wait, latency * profile.ttft_scale + residual + profile.request_s
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""
@@ -101,6 +103,10 @@ class Chunked(Continuous):
         chunk = min(space, self.workload.new_prompt.mean)
         share = min(tokens_per_s * step / chunk, 1.0)
         return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)
+
+    def stall_s2(self) -> Array:
+        """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
+        return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.moment(2))
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """f = n a p / (o (C - n)) of the steps carry a chunk; lambda = n a / (o mean step).

@@ -45,6 +45,11 @@ class Colocated(Continuous):
         share = rate_per_s * step / max(1.0 - load, 1e-9)
         return share, table.prefill_s, table.prompt_weights, load
 
+    def stall_s2(self) -> float:
+        """A prefill stalls every running request by all of its time."""
+        table = self.table
+        return float(table.prefill_s**2 @ table.prompt_weights) * table.occupancy
+
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """lambda = n / (o D + n S), TPOT = D / (1 - lambda S), worst gap D + S."""
         table = self.table

@@ -34,8 +34,8 @@ from planner.workload import Slo
 Array = NDArray[np.float64]
 SLOW_STRIDE = 4
 """Of the batch limits every fourth is asked where full latency figures are needed."""
-RESIDUAL = 0.75
-"""Share of a running step that a new prompt waits for: third quartile of the uniform residual."""
+RESIDUAL = 0.5
+"""Share of a running step that a new prompt waits for: mean of the uniform residual."""
 
 
 class Continuous(ABC):
@@ -76,6 +76,10 @@ class Continuous(ABC):
         """The rate [1/s] that keeps exactly ``n`` running, its TPOT [s], worst gap [s] and
         prefill load."""
 
+    @abstractmethod
+    def stall_s2(self) -> Array | float:
+        """E[S^2] [s^2] of what one arrival's prefill adds to each running request."""
+
     # -- questions ----------------------------------------------------------------------------
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
@@ -83,7 +87,7 @@ class Continuous(ABC):
         tpot = self.tpot(rate_per_s)
         if tpot is None:
             return None
-        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2)
+        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, self.stall_s2())
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -195,7 +199,7 @@ class Continuous(ABC):
         one = Wait(wait.busy[0], wait.mean_s[0], wait.second_s2[0])
         mean = float(one.mean_s) + float(latency[0] @ weights)
         ttft = figures(mean, levels, sum_percentiles(one, latency[0], weights, levels))
-        tpot_values = [chain.token_percentile(chain.tpot_s[:cap], cap, p / 100.0) for p in levels]
+        tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(running / max(chain.load, 1e-300), levels, tpot_values)
         base_values = [chain.token_percentile(self.gap(chain.tpot_s)[:cap], cap, p / 100.0)
                        for p in levels]

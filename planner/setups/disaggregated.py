@@ -197,7 +197,7 @@ class Pair:
         ttft = figures(float(total.mean_s) + float(seen @ weights), levels,
                        sum_percentiles(total, seen, weights, levels))
         tpot_s = self.decode.table.decode_s[:cap]
-        values = [chain.token_percentile(tpot_s, cap, p / 100.0) for p in levels]
+        values = chain.tpot_percentiles(cap, levels)
         running = chain.mean_running(cap)
         mean = min(max(running / chain.load, float(tpot_s[0])), float(tpot_s[-1]))
         tpot = figures(mean, levels, values)

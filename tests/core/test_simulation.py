@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from statistics import fmean, median
 
@@ -91,6 +91,8 @@ def capacity(source: Colocated | Chunked | DecodePool) -> float:
 def errors(case: Case) -> dict[str, float]:
     """Relative error of each predicted figure; positive = predicted more than simulated."""
     d = deployment(case.model, case.gpu, weights="bf16", tensor=case.tensor)
+    # The simulation knows the steps alone, not an engine's output path.
+    d = replace(d, profile=replace(d.profile, ttft_scale=1.0))
     table = build_table(d, workload(case), Limits())
     source = source_of(case, table)
     rate = case.load * capacity(source)
