@@ -83,7 +83,9 @@ def _saving(best: dict[str, Any], other: dict[str, Any]) -> str:
             return f"costs {less:,.2f} USD/h ({less / other['usd_per_hour']:.0%}) less than"
     elif other["gpus"] > best["gpus"]:
         return f"needs {other['gpus'] - best['gpus']} GPUs fewer than"
-    faster = [m for m in ("ttft_ms", "tpot_ms") if best[m]["p90"] < other[m]["p90"]]
+    faster = [m for m in ("ttft_ms", "tpot_ms")
+              if None not in (best[m]["p90"], other[m]["p90"])
+              and best[m]["p90"] < other[m]["p90"]]
     words = " and ".join(f"{m.removesuffix('_ms').upper()} p90 {best[m]['p90']:,.0f} ms against "
                          f"{other[m]['p90']:,.0f}" for m in faster)
     return f"costs the same with {words} as" if words else "is as good as"

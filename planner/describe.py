@@ -41,6 +41,7 @@ def memory_document(memory: MemoryBudget, max_sequences: int | None = None) -> d
         "draft_gib": bytes_to_gib(memory.draft_bytes),
         "kv_pool_gib": bytes_to_gib(memory.kv_pool_bytes),
         "kv_bytes_per_token": memory.bytes_per_token,
+        "kv_reserved_bytes_per_token": memory.reserved_bytes_per_token,
         "kv_tokens": memory.kv_tokens,
         "max_sequences": max_sequences,
         "fits": memory.fits,

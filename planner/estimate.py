@@ -11,6 +11,7 @@ from planner.catalog.book import Catalog
 from planner.describe import memory_document
 from planner.engine import IDEAL
 from planner.hardware import Gpu
+from planner.layouts import check_layout
 from planner.llm import Llm
 from planner.memory import memory_budget, sequence_bytes_per_gpu
 from planner.precision import FORMATS, weight_format
@@ -35,6 +36,7 @@ def make_estimate(request: EstimateRequest, catalog: Catalog) -> dict[str, Any]:
         When the model, GPU or engine is unknown.
     """
     llm, gpu = catalog.llm(request.model), catalog.gpu(request.gpu)
+    check_layout(llm, request.layout, "")
     weights = request.weights or llm.native_precision
     engine = IDEAL if request.fidelity == "napkin" else catalog.engine(request.engine, gpu, weights)
     deployment = Deployment(llm, gpu, weights, request.kv or llm.native_kv, request.layout, engine,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from planner.errors import InvalidValue
 from planner.hardware import Gpu
 from planner.llm import Llm
 from planner.requests import Layout, Limits
@@ -22,6 +23,8 @@ def layouts(llm: Llm, gpu: Gpu, limits: Limits) -> tuple[Layout, ...]:
     spreads and whose latent caches tensor parallelism would only replicate.
     """
     if limits.layouts is not None:
+        for place, layout in enumerate(limits.layouts):
+            check_layout(llm, layout, f"/limits/layouts/{place}")
         return limits.layouts
     tensors = tuple(_tensor_degrees(llm, gpu, limits))
     found = [Layout(tensor=t) for t in tensors]
@@ -31,6 +34,29 @@ def layouts(llm: Llm, gpu: Gpu, limits: Limits) -> tuple[Layout, ...]:
         found += list(_data_parallel(gpu, tensors))
     return tuple(sorted({x for x in found if x.gpus <= limits.max_gpus},
                         key=lambda x: (x.gpus, x.pipeline, x.data)))
+
+
+def check_layout(llm: Llm, layout: Layout, pointer: str) -> None:
+    """Refuse a layout that no engine could run.
+
+    Raises
+    ------
+    InvalidValue
+        When the tensor degree does not divide the query heads, there are more stages than layers,
+        or more expert ranks than the replica has GPUs (or the model experts).
+    """
+    heads = {g.mixer.heads for g in llm.groups if g.mixer.heads}
+    if any(h % layout.tensor for h in heads):
+        raise InvalidValue(
+            f"tensor_parallel {layout.tensor} does not divide the {max(heads)} attention heads of "
+            f"{llm.slug}", f"{pointer}/tensor_parallel")
+    if layout.pipeline > llm.layers:
+        raise InvalidValue(f"pipeline_parallel {layout.pipeline} is more than the {llm.layers} "
+                           f"layers of {llm.slug}", f"{pointer}/pipeline_parallel")
+    ranks = layout.tensor * layout.data
+    if ranks % layout.expert:
+        raise InvalidValue(f"expert_parallel {layout.expert} does not divide the {ranks} GPUs of "
+                           "a stage (tensor x data)", f"{pointer}/expert_parallel")
 
 
 def _tensor_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.catalog.book import Price
+from planner.describe import price_document
 from planner.errors import InvalidValue
-from planner.requests import MeasuredWorker, PlanRequest
-from planner.sizing import Resources
+from planner.requests import Layout, MeasuredWorker, PlanRequest
+from planner.sizing import Miss, Resources
 from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
 
 
@@ -45,8 +46,10 @@ def whole_ratio(prefill: MeasuredWorker, decode: MeasuredWorker) -> tuple[int, i
 
 
 def measured_options(request: PlanRequest, resources: Resources, prices: Mapping[str, Price]
-                     ) -> list[dict[str, Any]]:
-    """The option of a request that gives its workers' measured rates.
+                     ) -> tuple[list[dict[str, Any]], list[Miss]]:
+    """The option of a request that gives its workers' measured rates, or why there is none.
+
+    The workers are of the first GPU named; latencies are not predicted.
 
     Raises
     ------
@@ -70,6 +73,10 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
            for m in ("ttft", "tpot", "itl", "e2e")},
         "goodput_rps_per_gpu": min(p["capacity_rps"] * p["replicas"] for p in pools)
         * regions / gpus,
+        "gpus_in_whole_nodes": math.ceil(gpus / gpu.node_gpus) * gpu.node_gpus,
+        "limited_by_pool": max(pools, key=lambda p: p["gpus"])["role"], "headroom": {},
+        "bound": None, "prices": [price_document(p) for p in prices.values()
+                                  if p.gpu == gpu.slug],
         "power_kw": gpus * gpu.tdp_w / 1e3 if gpu.tdp_w else None,
         "confidence": {"level": "measured", "tpot_error": 0.0, "gpus_low": gpus,
                        "gpus_high": gpus},
@@ -78,7 +85,11 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
     if len(pools) == 2:
         p, d, goodput = whole_ratio(request.measured["prefill"], request.measured["decode"])
         option["whole_ratio"] = {"prefill": p, "decode": d, "goodput_rps_per_gpu": goodput}
-    return [option]
+    if gpus > request.limits.max_gpus:
+        return [], [Miss(option["setup"], gpu.slug, Layout(pools[0]["tensor_parallel"]),
+                         option["weights"], "max_gpus",
+                         f"needs {gpus} GPUs, {gpus - request.limits.max_gpus} more than max_gpus")]
+    return [option], []
 
 
 def _pool(request: PlanRequest, role: str, gpu: str) -> dict[str, Any]:
@@ -86,13 +97,17 @@ def _pool(request: PlanRequest, role: str, gpu: str) -> dict[str, Any]:
     rate = request.workload.requests_per_s
     needed = replicas_for(rate, worker, request.limits.target_utilization)
     spare = request.limits.spare_replicas
-    return {"role": role, "gpu": gpu, "replicas": needed + spare, "spare_replicas": spare,
-            "gpus": (needed + spare) * worker.gpus, "capacity_rps": worker.requests_per_s,
+    return {"role": role, "gpu": gpu, "tensor_parallel": worker.gpus, "pipeline_parallel": 1,
+            "expert_parallel": 1, "data_parallel": 1, "replicas": needed + spare,
+            "spare_replicas": spare, "gpus": (needed + spare) * worker.gpus, "batch_size": None,
+            "token_budget": None, "requests_per_s_per_replica": rate / needed,
+            "capacity_rps": worker.requests_per_s, "engine": None, "memory": None,
             "utilization": rate / (needed * worker.requests_per_s)}
 
 
 def _money(request: PlanRequest, gpus: int, price: Price | None) -> dict[str, float | None]:
-    names = ("usd_per_hour", "usd_per_month", "usd_per_request", "usd_per_million_tokens")
+    names = ("usd_per_hour", "usd_per_month", "usd_per_request", "usd_per_million_tokens",
+             "usd_per_million_input_tokens", "usd_per_million_output_tokens")
     if price is None:
         return dict.fromkeys(names)
     hourly = gpus * float(price.usd_per_gpu_hour)
@@ -101,4 +116,5 @@ def _money(request: PlanRequest, gpus: int, price: Price | None) -> dict[str, fl
                             * SECONDS_PER_HOUR)
     tokens = workload.prompt.mean + workload.output.mean
     return dict(zip(names, (hourly, hourly * request.pricing.utilization_hours_per_month,
-                            per_request, per_request / tokens * TOKENS_PER_MILLION), strict=True))
+                            per_request, per_request / tokens * TOKENS_PER_MILLION, None,
+                            None), strict=True))

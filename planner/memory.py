@@ -21,8 +21,6 @@ ALLOCATOR_SMALL_BYTES = 10 * 2.0**20
 """[B] tensors below this share segments (PyTorch ``kMinLargeAlloc``)."""
 MXFP4_TILE = 256
 """Width that MXFP4 expert kernels pad to (vLLM ``mxfp4.py``, ``round_up(..., 256)``)."""
-ROTARY_VALUES = 128
-"""Values per position in the engine's cosine/sine table (one head dimension)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,8 @@ class MemoryBudget:
         Signed.
     bytes_per_token : float
         Cache growth per token on this GPU while every window is still filling.
+    reserved_bytes_per_token : float
+        What the engine reserves for it: more where layer kinds are padded to equal groups.
     kv_tokens : int
         Tokens of the whole replica as an engine logs them (0 when the pool is not positive).
     """
@@ -51,6 +51,7 @@ class MemoryBudget:
     draft_bytes: float
     kv_pool_bytes: float
     bytes_per_token: float
+    reserved_bytes_per_token: float
     kv_tokens: int
 
     @property
@@ -95,7 +96,7 @@ def memory_budget(deployment: Deployment, *, utilization: float | None = None,
         per_token, reserved = per_token + extra, reserved + extra
     tokens = _whole_blocks(pool, reserved, profile.block_tokens) * deployment.layout.data
     return MemoryBudget(physical, share * physical, weights, activation, runtime,
-                        profile.graph_bytes, draft_bytes, pool, per_token, tokens)
+                        profile.graph_bytes, draft_bytes, pool, per_token, reserved, tokens)
 
 
 def _whole_blocks(pool_bytes: float, per_token: float, block_tokens: int) -> int:
@@ -130,8 +131,17 @@ def weight_bytes_per_gpu(deployment: Deployment, allocator_block_bytes: float = 
     ends = sum(outer.values()) if layout.pipeline == 1 else max(
         outer["input"], outer["output"] or outer["input"])
     vision = llm.extra_params.get("vision_tower", 0) * 2.0 / layout.tensor
-    rotary = (llm.max_context or 0) * ROTARY_VALUES * 2.0 if allocator_block_bytes else 0.0
+    rotary = rotary_bytes(llm) if allocator_block_bytes else 0.0
     return inner + ends + vision + rotary
+
+
+def rotary_bytes(llm: Llm) -> float:
+    """The engine's cosine and sine table [B]: one head dimension in 16 bits per position.
+
+    Tables of scaled or second rotary bases (Gemma 3) are not counted.
+    """
+    widths = [s.values_per_entry // (2 * s.heads) for _, s in llm.streams() if s.name == "kv"]
+    return (llm.max_context or 0) * (max(widths) if widths else 64) * 2.0
 
 
 def _shards(role: Role, sharded: bool, layout: Layout) -> int:

@@ -123,8 +123,8 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     resources, prices = gather(request, catalog)
     regional = _regional(request)
     if request.measured:
-        options = measured_options(regional, resources, prices)
-        return PlanResult(regional, resources, prices, catalog.as_of, options, [], [])
+        options, missed = measured_options(regional, resources, prices)
+        return PlanResult(regional, resources, prices, catalog.as_of, options, [], missed)
     found = search(regional, resources)
     fleets, beyond = _within_limit(regional, found.sized)
     ranked = rank(regional, fleets, prices)

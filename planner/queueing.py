@@ -291,7 +291,7 @@ class Chain:
         tokens = self._tokens(cap)
         if not self.sigma_s[:cap].any():
             return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
-        likely = np.flatnonzero(tokens > 1e-6)
+        likely = np.flatnonzero(tokens >= 1e-6 * tokens.max())
         first, last = int(likely[0]), int(likely[-1])
         reach = 5.0 * float(self.sigma_s[last])
         grid = np.linspace(max(float(self.tpot_s[first]) - reach, 0.0),

@@ -33,8 +33,10 @@ from planner.sizing import (
     Sized,
     capacity_rps,
     pool_value,
+    region_gpus,
     share,
     smallest,
+    spared_gpus,
 )
 from planner.units import bytes_to_gib, s_to_ms
 from planner.workload import Slo, Workload
@@ -128,16 +130,16 @@ class _Best:
     late_s: float = 0.0
     pool: Pool | None = None
 
-    def limit(self, layout: Layout, max_gpus: int) -> tuple[int, bool]:
+    def limit(self, layout: Layout, request: PlanRequest) -> tuple[int, bool]:
         """Most replicas of a layout worth having, and whether a better fleet is known."""
-        if self.pool is None:
-            return max_gpus // layout.gpus, False
-        return self.gpus // layout.gpus, True
+        gpus = region_gpus(request) if self.pool is None else self.gpus
+        return gpus // layout.gpus - request.limits.spare_replicas, self.pool is not None
 
-    def offer(self, pool: Pool, late_s: float) -> None:
-        """Keep a pool when it is better."""
-        if self.pool is None or (pool.gpus, late_s) < (self.gpus, self.late_s):
-            self.gpus, self.late_s, self.pool = pool.gpus, late_s, pool
+    def offer(self, pool: Pool, late_s: float, request: PlanRequest) -> None:
+        """Keep a pool when it is better, spares counted."""
+        gpus = spared_gpus(pool, request)
+        if self.pool is None or (gpus, late_s) < (self.gpus, self.late_s):
+            self.gpus, self.late_s, self.pool = gpus, late_s, pool
 
 
 def _one_pool(request: PlanRequest, setup: str, tables: list[Table], found: Search) -> None:
@@ -170,13 +172,14 @@ def _offer_variants(request: PlanRequest, setup: str, table: Table, best: _Best
     """Offer each variant to the best; yield why a variant was refused, None when it works."""
     layout = table.deployment.layout
     for source, budget in _variants(setup, table, request.limits):
-        limit, known = best.limit(layout, request.limits.max_gpus)
+        limit, known = best.limit(layout, request)
         answer = smallest(source.check, request, limit, known)
         if isinstance(answer, Refusal):
             yield source, answer
             continue
         ttft_s, tpot_s = source.means(*share(request, answer.replicas), answer.verdict.cap)
-        best.offer(_pool("serve", table, answer, budget, source, request), ttft_s + tpot_s)
+        best.offer(_pool("serve", table, answer, budget, source, request), ttft_s + tpot_s,
+                   request)
         yield None
 
 
@@ -256,13 +259,14 @@ def _decode_pools(request: PlanRequest, tables: list[Table],
     pools = []
     for table in tables:
         source = DecodePool(table)
-        limit = request.limits.max_gpus // table.deployment.layout.gpus
+        limit = (region_gpus(request) // table.deployment.layout.gpus
+                 - request.limits.spare_replicas)
         answer = smallest(source.check, request, limit)
         if isinstance(answer, Refusal):
             refusals[table.deployment.gpu.slug] = (table, answer)
         else:
             pools.append(_pool("decode", table, answer, None, source, request))
-    pools.sort(key=lambda p: (p.gpus, float(p.table.decode_s[0])))
+    pools.sort(key=lambda p: (spared_gpus(p, request), float(p.table.decode_s[0])))
     return pools[:DECODE_CANDIDATES]
 
 
@@ -309,11 +313,12 @@ def _prefill_limit(request: PlanRequest, value: Mapping[str, float], decode: Poo
                    source: PrefillPool, best: Sized | None) -> tuple[int, bool]:
     """Most prefill replicas worth having next to a decode pool."""
     d = source.table.deployment
-    most = (request.limits.max_gpus - decode.gpus) // d.layout.gpus
+    spare = request.limits.spare_replicas
+    most = (region_gpus(request) - spared_gpus(decode, request)) // d.layout.gpus - spare
     if best is None:
         return most, False
-    left = pool_value(best.pools, value) - pool_value((decode,), value)
-    worth = int(left / value[d.gpu.slug] / d.layout.gpus + 1e-9)
+    left = pool_value(best.pools, value, request) - pool_value((decode,), value, request)
+    worth = int(left / value[d.gpu.slug] / d.layout.gpus + 1e-9) - spare
     return min(most, worth), True
 
 
@@ -323,10 +328,10 @@ def _keep_better(request: PlanRequest, value: Mapping[str, float], pair: Pair,
     rates, cv2s = zip(*(share(request, p.replicas) for p in pools), strict=True)
     means = pair.means(rates, cv2s, pools[1].batch_size)
     old = best.get(key)
-    rank = (pool_value(pools, value), sum(means))
+    rank = (pool_value(pools, value, request), sum(means))
     if old is not None:
         old_late = old.latencies.ttft_s["mean"] + old.latencies.tpot_s["mean"]
-        if rank >= (pool_value(old.pools, value), old_late):
+        if rank >= (pool_value(old.pools, value, request), old_late):
             return
     seen = pair.latencies(rates, cv2s, pools[1].batch_size)
     if seen is not None:

@@ -196,6 +196,16 @@ def first_failure(check: Check, request: PlanRequest, pool: Pool) -> str:
     return check(pool.capacity_rps * 1.05, share(request, pool.replicas)[1]).failed
 
 
-def pool_value(pools: Iterable[Pool], per_gpu: Mapping[str, float]) -> float:
-    """Sum of GPUs times a value per GPU of their kind (USD/h, W, or 1)."""
-    return sum(p.gpus * per_gpu[p.deployment.gpu.slug] for p in pools)
+def spared_gpus(pool: Pool, request: PlanRequest) -> int:
+    """GPUs of a pool with its spare replicas: what a choice between layouts compares."""
+    return (pool.replicas + request.limits.spare_replicas) * pool.deployment.layout.gpus
+
+
+def region_gpus(request: PlanRequest) -> int:
+    """Most GPUs of one region."""
+    return request.limits.max_gpus // request.limits.regions
+
+
+def pool_value(pools: Iterable[Pool], per_gpu: Mapping[str, float], request: PlanRequest) -> float:
+    """Sum of GPUs, spares included, times a value per GPU of their kind (USD/h, W, or 1)."""
+    return sum(spared_gpus(p, request) * per_gpu[p.deployment.gpu.slug] for p in pools)

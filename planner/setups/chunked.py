@@ -13,8 +13,11 @@ import numpy as np
 from planner.queueing import Wait, mg1_wait
 from planner.roofline import StepBatch
 from planner.setups.base import Table
-from planner.setups.continuous import RESIDUAL, Array, Continuous
+from planner.setups.continuous import Array, Continuous
 
+CHUNK_RESIDUAL = 0.9
+"""Share of a mean step that a new prompt waits for: the rest of the running one, and the longer
+steps that chunks make are met more often (set against a step-level simulation, erring safe)."""
 MIN_CHUNK_TOKENS = 16
 """[token] least room that a batch limit leaves for a chunk."""
 
@@ -88,7 +91,7 @@ class Chunked(Continuous):
         wait = mg1_wait(rate_per_s, service * table.occupancy, table.prompt_weights, cv2)
         profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
-        residual = RESIDUAL * decode / (1.0 - load)
+        residual = CHUNK_RESIDUAL * decode / (1.0 - load)
         return wait, latency * profile.ttft_scale + residual + profile.request_s
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:

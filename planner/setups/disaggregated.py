@@ -27,8 +27,17 @@ from planner.roofline import StepBatch, sequence_cache_bytes
 from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
 from planner.setups.continuous import RESIDUAL, Array
 
+MAX_LINK_LOAD = 0.8
+"""Most of its network cards' time that a replica may spend on caches."""
 ADMISSION_SHARE = 0.01
 """Most requests that may wait for a place in a decode batch; sizes the two pools apart."""
+
+
+def wire_s(table: Table) -> Array:
+    """Seconds [s] that a request's cache keeps a replica's own network cards busy, per point."""
+    d = table.deployment
+    size = sequence_cache_bytes(d.llm, table.workload.prompt.tokens, d.kv)
+    return kv_transfer_s(size, d.gpu, d.gpu, d.layout.gpus, d.layout.gpus, d.profile)
 
 
 class DecodePool:
@@ -51,6 +60,8 @@ class DecodePool:
         """Whether a rate [1/s] per replica holds TPOT with hardly any wait for admission."""
         if not self.caps.size:
             return Verdict(False, 0, "memory")
+        if self.receiving(rate_per_s) >= MAX_LINK_LOAD:
+            return Verdict(False, 0, "kv_transfer")
         chain = self.chain(rate_per_s, cv2)
         index = self.caps - 1
         good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
@@ -64,6 +75,10 @@ class DecodePool:
                 good = good & held
         return Verdict(True, int(self.caps[good][-1])) if good.any() else Verdict(False, 0, failed)
 
+    def receiving(self, rate_per_s: float) -> float:
+        """Share of the replica's network cards that arriving caches fill."""
+        return rate_per_s * float(wire_s(self.table) @ self.workload.prompt.weights)
+
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
         """The running sequences at an arrival rate."""
         return Chain.of(rate_per_s, self.workload.output.mean, self.table.decode_s, cv2)
@@ -74,11 +89,12 @@ class DecodePool:
         step = float(np.interp(running, self.table.n, self.table.step_s))
         return (1.0 + RESIDUAL) * step
 
-    @staticmethod
-    def admission(chain: Chain, cap: int) -> Wait:
-        """Wait for a place in the batch."""
+    def admission(self, chain: Chain, cap: int) -> Wait:
+        """Wait for the network cards, where other caches arrive, and for a place in the batch."""
         probability, given = chain.waiting()
-        return admission_wait(probability[cap - 1], given[cap - 1])
+        rate = chain.load / self.workload.output.mean
+        wire = mg1_wait(rate, wire_s(self.table), self.workload.prompt.weights)
+        return wire + admission_wait(probability[cap - 1], given[cap - 1])
 
 
 class PrefillPool:
@@ -106,6 +122,7 @@ class PrefillPool:
         profile = table.deployment.profile
         self.latency_s = self.pass_s * profile.ttft_scale + profile.request_s
         self.service_s = self.pass_s / batch * table.occupancy
+        self._send_s = float(wire_s(table) @ table.prompt_weights)
 
     @property
     def fits(self) -> bool:
@@ -128,6 +145,8 @@ class PrefillPool:
         wait = mg1_wait(rate_per_s, self.service_s, self.table.prompt_weights, cv2)
         if not np.isfinite(wait.mean_s):
             return Verdict(False, 0, "throughput")
+        if self.sending(rate_per_s) >= MAX_LINK_LOAD:
+            return Verdict(False, 0, "kv_transfer")
         target = self.workload.slo("ttft")
         if target is None:
             return Verdict(True, self.batch)
@@ -136,6 +155,10 @@ class PrefillPool:
                               self.table.prompt_weights)
         held = float(within) >= target.percentile / 100.0 - 1e-9
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
+
+    def sending(self, rate_per_s: float) -> float:
+        """Share of the replica's network cards that leaving caches fill."""
+        return rate_per_s * self._send_s
 
     def wait(self, rate_per_s: float, cv2: float) -> Wait:
         """Wait for the prefill server."""
@@ -153,17 +176,21 @@ class Pair:
     prefill: PrefillPool
     decode: DecodePool
 
+    def whole_transfer_s(self) -> Array:
+        """Seconds [s] that a request's cache is on the wire, per point of the prompts."""
+        source, target = self.prefill.table.deployment, self.decode.table.deployment
+        tokens = self.prefill.workload.prompt.tokens
+        size = sequence_cache_bytes(source.llm, tokens, source.kv)
+        return kv_transfer_s(size, source.gpu, target.gpu, source.layout.gpus,
+                             target.layout.gpus, source.profile)
+
     def transfer_s(self) -> Array:
         """Seconds [s] that the KV transfer adds after the prefill, per point of the prompts.
 
         The whole prompt's cache moves; layer by layer while the prefill still computes, so only
         the part that does not hide behind it, and the last layer, come on top.
         """
-        source, target = self.prefill.table.deployment, self.decode.table.deployment
-        tokens = self.prefill.workload.prompt.tokens
-        size = sequence_cache_bytes(source.llm, tokens, source.kv, 1)
-        whole = kv_transfer_s(size, source.gpu, target.gpu, source.layout.tensor,
-                              target.layout.tensor, source.profile)
+        source, whole = self.prefill.table.deployment, self.whole_transfer_s()
         last_layer = whole / source.llm.layers
         hidden = self.prefill.pass_s * (1.0 - 1.0 / source.llm.layers)
         return np.asarray(np.maximum(whole - hidden, 0.0) + last_layer)
