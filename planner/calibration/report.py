@@ -140,8 +140,7 @@ def accuracy_report(catalog: Catalog, by: str | None = None,
     dict
         ``golden overall by left_out profiles peer``. Errors are shares: 0.1 is 10 %.
     """
-    golden = read_golden() if rows is None else rows
-    errors = errors_of([r.measured for r in golden], [r.point for r in golden], catalog)
+    golden, errors = _judged(catalog) if rows is None else _compared(rows, catalog)
     wanted = [name for name in (*DIMENSIONS, "phase") if by in (None, name)]
     return {
         "golden": {"points": len(golden), "note": NOTE, "sources": sorted(
@@ -152,6 +151,23 @@ def accuracy_report(catalog: Catalog, by: str | None = None,
         "profiles": _profiles(catalog),
         "peer": PEER,
     }
+
+
+_latest: list[tuple[Catalog, Sequence[GoldenRow], Errors]] = []
+
+
+def _judged(catalog: Catalog) -> tuple[Sequence[GoldenRow], Errors]:
+    """The golden rows and their errors; kept until another catalog asks."""
+    for known, golden, errors in tuple(_latest):
+        if known is catalog:
+            return golden, errors
+    golden, errors = _compared(read_golden(), catalog)
+    _latest[:] = [(catalog, golden, errors)]
+    return golden, errors
+
+
+def _compared(rows: Sequence[GoldenRow], catalog: Catalog) -> tuple[Sequence[GoldenRow], Errors]:
+    return rows, errors_of([r.measured for r in rows], [r.point for r in rows], catalog)
 
 
 def _breakdown(name: str, golden: Sequence[GoldenRow], errors: Errors) -> list[dict[str, Any]]:
