@@ -86,7 +86,7 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
         p, d, goodput = whole_ratio(request.measured["prefill"], request.measured["decode"])
         option["whole_ratio"] = {"prefill": p, "decode": d, "goodput_rps_per_gpu": goodput}
     if gpus > request.limits.max_gpus:
-        return [], [Miss(option["setup"], gpu.slug, Layout(pools[0]["tensor_parallel"]),
+        return [], [Miss(option["setup"], gpu.slug, Layout(pools[0]["gpus_per_replica"]),
                          option["weights"], "max_gpus",
                          f"needs {gpus} GPUs, {gpus - request.limits.max_gpus} more than max_gpus")]
     return [option], []
@@ -97,8 +97,9 @@ def _pool(request: PlanRequest, role: str, gpu: str) -> dict[str, Any]:
     rate = request.workload.requests_per_s
     needed = replicas_for(rate, worker, request.limits.target_utilization)
     spare = request.limits.spare_replicas
-    return {"role": role, "gpu": gpu, "tensor_parallel": worker.gpus, "pipeline_parallel": 1,
-            "expert_parallel": 1, "data_parallel": 1, "replicas": needed + spare,
+    return {"role": role, "gpu": gpu, "tensor_parallel": None, "pipeline_parallel": None,
+            "expert_parallel": None, "data_parallel": None, "gpus_per_replica": worker.gpus,
+            "replicas": needed + spare,
             "spare_replicas": spare, "gpus": (needed + spare) * worker.gpus, "batch_size": None,
             "token_budget": None, "requests_per_s_per_replica": rate / needed,
             "capacity_rps": worker.requests_per_s, "engine": None, "memory": None,
