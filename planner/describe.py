@@ -93,7 +93,8 @@ def pool_document(fleet_pool: FleetPool, request: PlanRequest) -> dict[str, Any]
     return {
         "role": pool.role, "gpu": d.gpu.slug, "tensor_parallel": d.layout.tensor,
         "pipeline_parallel": d.layout.pipeline, "expert_parallel": d.layout.expert,
-        "data_parallel": d.layout.data, "replicas": fleet_pool.replicas,
+        "data_parallel": d.layout.data, "gpus_per_replica": d.layout.gpus,
+        "replicas": fleet_pool.replicas,
         "spare_replicas": fleet_pool.spare_replicas, "gpus": fleet_pool.gpus,
         "batch_size": pool.batch_size, "token_budget": pool.token_budget,
         "requests_per_s_per_replica": pool.rate_per_s / pool.replicas,
