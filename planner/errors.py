@@ -37,6 +37,13 @@ class NotInCatalog(PlannerError):
     title = "The catalog has no such entry"
 
 
+class SloUnreachable(PlannerError):
+    """Measured points of which none is within the latency targets."""
+
+    code = "slo-unreachable"
+    title = "No measured point meets the targets"
+
+
 class UnknownArchitecture(PlannerError):
     """A config.json whose architecture has no rules here; it is never guessed."""
 

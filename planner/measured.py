@@ -12,18 +12,58 @@ from typing import Any
 
 from planner.catalog.book import Price
 from planner.describe import price_document
-from planner.errors import InvalidValue
-from planner.requests import Layout, MeasuredWorker, PlanRequest
+from planner.errors import InvalidValue, SloUnreachable
+from planner.requests import CurvePoint, Layout, MeasuredWorker, PlanRequest
 from planner.sizing import Miss, Resources
 from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
+from planner.workload import Workload
 
 
-def replicas_for(rate_per_s: float, worker: MeasuredWorker, utilization: float) -> int:
-    """Fewest workers that carry a rate [1/s] at a target utilisation."""
-    return max(1, math.ceil(rate_per_s / (worker.requests_per_s * utilization) - 1e-9))
+def worker_rate(role: str, worker: MeasuredWorker, workload: Workload) -> float:
+    """Requests/s of one worker within the targets: as stated, or the best point of its curve.
+
+    Prefill: ``B / TTFT``. Decode: ``B / (TPOT (o - 1))``. Both in one, by Little's law:
+    ``N / (TTFT + TPOT (o - 1))``. A point counts when its TTFT and TPOT are within the targets.
+
+    Raises
+    ------
+    SloUnreachable
+        When no point of the curve is within the targets.
+    """
+    if worker.requests_per_s is not None:
+        return worker.requests_per_s
+    rates = [_point_rate(role, point, workload) for point in worker.curve
+             if _within(point, workload)]
+    if not rates:
+        raise SloUnreachable(f"no measured point of the {role} worker is within the targets",
+                             f"/measured/{role}/points")
+    return max(rates)
 
 
-def whole_ratio(prefill: MeasuredWorker, decode: MeasuredWorker) -> tuple[int, int, float]:
+def _within(point: CurvePoint, workload: Workload) -> bool:
+    seen = {"tpot": point.tpot_s, "itl": point.tpot_s, "ttft": point.ttft_s}
+    values = [(seen.get(slo.metric), slo.limit_s) for slo in workload.slos]
+    return all(value is None or value <= limit for value, limit in values)
+
+
+def _point_rate(role: str, point: CurvePoint, workload: Workload) -> float:
+    tokens = max(workload.output.mean - 1.0, 1.0)
+    decode_s = (point.tpot_s or 0.0) * tokens
+    prefill_s = point.ttft_s or 0.0
+    seconds = {"prefill": prefill_s, "decode": decode_s}.get(role, prefill_s + decode_s)
+    if seconds <= 0:
+        needed = {"prefill": "ttft_ms", "decode": "tpot_ms"}.get(role, "ttft_ms and tpot_ms")
+        raise InvalidValue(f"a {role} worker's points need {needed}", f"/measured/{role}/points")
+    return point.batch / seconds
+
+
+def replicas_for(rate_per_s: float, worker_rps: float, utilization: float) -> int:
+    """Fewest workers of ``worker_rps`` [1/s] that carry a rate [1/s] at a target utilisation."""
+    return max(1, math.ceil(rate_per_s / (worker_rps * utilization) - 1e-9))
+
+
+def whole_ratio(prefill_rps: float, decode_rps: float, prefill_gpus: int = 1,
+                decode_gpus: int = 1) -> tuple[int, int, float]:
     """The smallest cell in which neither kind of worker holds the faster one back.
 
     One worker of the faster kind and as many of the other as feed it.
@@ -35,14 +75,14 @@ def whole_ratio(prefill: MeasuredWorker, decode: MeasuredWorker) -> tuple[int, i
 
     Examples
     --------
-    >>> p, d, goodput = whole_ratio(MeasuredWorker(5.6), MeasuredWorker(10.0))
+    >>> p, d, goodput = whole_ratio(5.6, 10.0)
     >>> p, d, round(goodput, 2)
     (2, 1, 3.33)
     """
-    p = max(1, math.ceil(decode.requests_per_s / prefill.requests_per_s - 1e-9))
-    d = max(1, math.ceil(prefill.requests_per_s / decode.requests_per_s - 1e-9))
-    rate = min(p * prefill.requests_per_s, d * decode.requests_per_s)
-    return p, d, rate / (p * prefill.gpus + d * decode.gpus)
+    p = max(1, math.ceil(decode_rps / prefill_rps - 1e-9))
+    d = max(1, math.ceil(prefill_rps / decode_rps - 1e-9))
+    rate = min(p * prefill_rps, d * decode_rps)
+    return p, d, rate / (p * prefill_gpus + d * decode_gpus)
 
 
 def measured_options(request: PlanRequest, resources: Resources, prices: Mapping[str, Price]
@@ -83,7 +123,8 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
         **_money(request, gpus, prices.get(gpu.slug)),
     }
     if len(pools) == 2:
-        p, d, goodput = whole_ratio(request.measured["prefill"], request.measured["decode"])
+        p, d, goodput = whole_ratio(*(pool["capacity_rps"] for pool in pools),
+                                    *(pool["gpus_per_replica"] for pool in pools))
         option["whole_ratio"] = {"prefill": p, "decode": d, "goodput_rps_per_gpu": goodput}
     if gpus > request.limits.max_gpus:
         return [], [Miss(option["setup"], gpu.slug, Layout(pools[0]["gpus_per_replica"]),
@@ -95,15 +136,16 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
 def _pool(request: PlanRequest, role: str, gpu: str) -> dict[str, Any]:
     worker = request.measured[role]
     rate = request.workload.requests_per_s
-    needed = replicas_for(rate, worker, request.limits.target_utilization)
+    capacity = worker_rate(role, worker, request.workload)
+    needed = replicas_for(rate, capacity, request.limits.target_utilization)
     spare = request.limits.spare_replicas
     return {"role": role, "gpu": gpu, "tensor_parallel": None, "pipeline_parallel": None,
             "expert_parallel": None, "data_parallel": None, "gpus_per_replica": worker.gpus,
             "replicas": needed + spare,
             "spare_replicas": spare, "gpus": (needed + spare) * worker.gpus, "batch_size": None,
             "token_budget": None, "requests_per_s_per_replica": rate / needed,
-            "capacity_rps": worker.requests_per_s, "engine": None, "memory": None,
-            "utilization": rate / (needed * worker.requests_per_s)}
+            "capacity_rps": capacity, "engine": None, "memory": None,
+            "utilization": rate / (needed * capacity)}
 
 
 def _money(request: PlanRequest, gpus: int, price: Price | None) -> dict[str, float | None]:

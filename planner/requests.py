@@ -84,11 +84,25 @@ class Pricing:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredWorker:
-    """A worker whose capacity was measured: requests/s at the latency targets, and its GPUs."""
+class CurvePoint:
+    """A measured operating point of a worker.
 
-    requests_per_s: float
+    ``batch`` is the sequences in the batch, or the clients of a closed loop (``closed_loop``).
+    """
+
+    batch: float
+    tpot_s: float | None = None
+    ttft_s: float | None = None
+    closed_loop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWorker:
+    """A worker that was measured: its GPUs and its rate at the latency targets, or a curve."""
+
+    requests_per_s: float | None = None
     gpus: int = 1
+    curve: tuple[CurvePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from planner.requests import Layout, Limits, PlanRequest
+from planner.requests import Layout, Limits, MeasuredWorker, PlanRequest
 from planner.units import s_to_ms
 from planner.workload import Lengths, Workload
 
@@ -30,8 +30,7 @@ def echo(request: PlanRequest) -> dict[str, Any]:
         "speculative": asdict(request.speculative) if request.speculative else None,
         "power_cap_w": request.power_cap_w,
         "objective": request.objective,
-        "measured": {role: {"requests_per_second": w.requests_per_s, "gpus": w.gpus}
-                     for role, w in request.measured.items()},
+        "measured": {role: _measured(w) for role, w in request.measured.items()},
     }
 
 
@@ -75,3 +74,11 @@ def _limits(limits: Limits) -> dict[str, Any]:
     if limits.token_budgets is not None:
         document["token_budgets"] = list(limits.token_budgets)
     return document
+
+
+def _measured(worker: MeasuredWorker) -> dict[str, Any]:
+    """A measured worker as it was stated."""
+    rows = [{"concurrency" if p.closed_loop else "batch_size": p.batch,
+             "tpot_ms": None if p.tpot_s is None else s_to_ms(p.tpot_s),
+             "ttft_ms": None if p.ttft_s is None else s_to_ms(p.ttft_s)} for p in worker.curve]
+    return {"requests_per_second": worker.requests_per_s, "gpus": worker.gpus, "points": rows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from marshmallow import ValidationError, fields
+from marshmallow import ValidationError, fields, pre_load, validates_schema
 
 from planner.api.fields import (
     SLUG,
@@ -26,6 +26,7 @@ from planner.requests import (
     COMMITMENTS,
     OBJECTIVES,
     SETUPS,
+    CurvePoint,
     Layout,
     Limits,
     MeasuredWorker,
@@ -34,6 +35,7 @@ from planner.requests import (
     Pricing,
     Speculative,
 )
+from planner.units import ms_to_s
 
 DEFAULT_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb", "l40s", "b200-sxm-180gb",
                 "mi300x")
@@ -99,15 +101,44 @@ class PricingSchema(StrictSchema):
     usd_per_kwh = Number(lowest=0, highest=1000, load_default=Pricing().usd_per_kwh)
 
 
-class MeasuredWorkerSchema(StrictSchema):
-    """A worker whose capacity was measured at the latency targets."""
+class CurvePointSchema(StrictSchema):
+    """A measured operating point: a batch (or clients of a closed loop) and its latencies."""
 
-    requests_per_second = Number(above=0, highest=1e9, required=True)
+    batch_size = Number(above=0, highest=1e6)
+    concurrency = Number(above=0, highest=1e6)
+    tpot_ms = Number(above=0, highest=1e9, allow_none=True, load_default=None)
+    ttft_ms = Number(above=0, highest=1e9, allow_none=True, load_default=None)
+
+    @validates_schema
+    def one_load(self, data: dict[str, Any], **_: Any) -> None:
+        """A point has one of the two loads."""
+        if ("batch_size" in data) == ("concurrency" in data):
+            raise ValidationError("give batch_size or concurrency", "batch_size")
+
+
+class MeasuredWorkerSchema(StrictSchema):
+    """A worker that was measured: its rate at the latency targets, or a curve of points."""
+
+    requests_per_second = Number(above=0, highest=1e9, allow_none=True, load_default=None)
     gpus = Whole(lowest=1, highest=100_000, load_default=1)
+    points = fields.List(fields.Nested(CurvePointSchema), load_default=list)
+
+    @validates_schema
+    def one_way(self, data: dict[str, Any], **_: Any) -> None:
+        """A rate or points, not both and not neither."""
+        if (data["requests_per_second"] is None) == (not data["points"]):
+            raise ValidationError("give requests_per_second or points", "requests_per_second")
 
 
 class MeasuredSchema(StrictSchema):
-    """Measured workers by role; they replace the computed capacities."""
+    """Measured workers by role; they replace the computed capacities. A bare list is its points."""
+
+    @pre_load
+    def lists_are_points(self, data: Any, **_: Any) -> Any:
+        """``"decode": [{...}]`` is short for ``"decode": {"points": [{...}]}``."""
+        if not isinstance(data, Mapping):
+            return data
+        return {k: {"points": v} if isinstance(v, list) else v for k, v in data.items()}
 
     serve = fields.Nested(MeasuredWorkerSchema)
     prefill = fields.Nested(MeasuredWorkerSchema)
@@ -198,11 +229,19 @@ def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None) -> Pla
         speculative=Speculative(**data["speculative"]) if data["speculative"] else None,
         power_cap_w=data["power_cap_w"],
         objective=data["objective"],
-        measured={role: MeasuredWorker(row["requests_per_second"], row["gpus"])
-                  for role, row in data["measured"].items()},
+        measured={role: _worker(row) for role, row in data["measured"].items()},
         stated=read.stated,
         assumptions=read.assumptions,
     )
+
+
+def _worker(row: Mapping[str, Any]) -> MeasuredWorker:
+    curve = tuple(CurvePoint(
+        p["concurrency"] if "concurrency" in p else p["batch_size"],
+        None if p["tpot_ms"] is None else ms_to_s(p["tpot_ms"]),
+        None if p["ttft_ms"] is None else ms_to_s(p["ttft_ms"]), "concurrency" in p)
+        for p in row["points"])
+    return MeasuredWorker(row["requests_per_second"], row["gpus"], curve)
 
 
 def _workload_and_slo(data: Mapping[str, Any], saved: SavedWorkloads | None

@@ -21,8 +21,8 @@ _LOW = np.array([0.15, 0.12, 0.06, 0.12, 0.35, 0.2, 0.08, 0.25, 0.06, 1e-6, 1e-6
 _HIGH = np.array([0.80, 0.70, 0.80, 0.75, 0.95, 0.95, 0.72, 0.95, 0.80, 8e-5, 3e-4, 8e-4, 1.2e-2])
 """Physical bounds. Large GEMMs reach 0.93-0.99 of the bf16 and 0.77-0.85 of the fp8 peak at their
 best shape and a tenth less at usual ones (AIConfigurator 0.12 GEMM tables), engines 0.6-0.8 of it;
-FlashAttention-3 0.75 (Shah et al. 2024, figure 5); weight streams 0.87-0.96 of the bandwidth; all-reduces of 64 MiB
-0.6-0.8 of NVLink (Vidur and APEX+ collective tables)."""
+FlashAttention-3 0.75 (Shah et al. 2024, figure 5); weight streams 0.87-0.96 of the bandwidth;
+all-reduces of 64 MiB 0.6-0.8 of NVLink (Vidur and APEX+ collective tables)."""
 _FP4_UNIT_HIGH = 0.5
 """FP4 GEMMs reach 0.43-0.59 of the peak where the GPU has FP4 units; elsewhere they run 16-bit."""
 

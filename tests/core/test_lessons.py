@@ -107,7 +107,7 @@ def test_memory_left_for_caches():
 
 
 def test_disaggregated_goodput():
-    prefill, workers, goodput = whole_ratio(MeasuredWorker(5.6), MeasuredWorker(10.0))
+    prefill, workers, goodput = whole_ratio(5.6, 10.0)
     check("L15", goodput)
     assert f"{prefill}:{workers}" == golden_by_id("lessons.csv")["L16"]["value"]
 
