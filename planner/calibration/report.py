@@ -105,8 +105,9 @@ def _rounded(value: Any) -> float:
 # -- the report ---------------------------------------------------------------------------------
 
 
-def _band(row: GoldenRow) -> str:
-    clients = row.measured.concurrency or 0.0
+def band_of(point: MeasuredPoint) -> str:
+    """The band of concurrency that a point is in."""
+    clients = point.concurrency or 0.0
     low, high = next((b for b in BANDS if b[1] is None or clients <= b[1]), BANDS[-1])
     return f"{low}+" if high is None else f"{low}-{high}"
 
@@ -117,7 +118,7 @@ DIMENSIONS: dict[str, Callable[[GoldenRow], str]] = {
     "model": lambda row: row.measured.model or "",
     "precision": lambda row: row.measured.weights or "",
     "setup": lambda row: row.measured.setup or "",
-    "concurrency": _band,
+    "concurrency": lambda row: band_of(row.measured),
 }
 """What errors are shown by, next to the phase."""
 
