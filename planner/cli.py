@@ -151,7 +151,7 @@ def plan(file: Path, workbook: Path | None, as_csv: bool, as_json: bool) -> None
     from planner.api.plan_service import make
     from planner.report import option_rows, print_plan
 
-    made = make(parse_plan(read_document(file), _saved_workload), _catalog())
+    made = make(parse_plan(read_document(file), _saved_workload), stored_catalog())
     if workbook is not None:
         from planner.workbook import write_plan
 
@@ -175,7 +175,7 @@ def estimate(file: Path, as_json: bool) -> None:
     from planner.api.plan_service import estimate as evaluate
     from planner.report import print_estimate
 
-    document = evaluate(parse_estimate(read_document(file)), _catalog())
+    document = evaluate(parse_estimate(read_document(file)), stored_catalog())
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:
@@ -188,7 +188,7 @@ def _saved_workload(slug: str) -> Any:
     return saved_workload(slug)
 
 
-def _catalog() -> Any:
+def stored_catalog() -> Any:
     """The stored catalog; the shipped one where nothing was loaded yet."""
     from planner.catalog.shipped import shipped_catalog
     from planner.catalog.store import catalog_from_db
@@ -206,5 +206,7 @@ def _catalog() -> Any:
 
 def register_commands(app: Flask) -> None:
     """Give an app its commands."""
-    for command in (catalog_cli, import_model, plan, estimate):
+    from planner.cli_accuracy import accuracy, calibrate  # it needs this module's helpers
+
+    for command in (catalog_cli, import_model, plan, estimate, accuracy, calibrate):
         app.cli.add_command(command)
