@@ -32,7 +32,7 @@ from planner.calibration.golden import (
 )
 from planner.calibration.points import MeasuredPoint
 from planner.calibration.profiles import EngineFit, fit_all, merged, rows, transferred
-from planner.calibration.report import BANDS, Errors, errors_of
+from planner.calibration.report import Errors, band_of, errors_of
 from planner.calibration.run import prior_catalog, split_known
 from planner.catalog.book import Catalog
 from planner.catalog.shipped import shipped_catalog
@@ -80,8 +80,7 @@ def spread(points: Iterable[MeasuredPoint], most: int, catalog: Catalog) -> list
     cells: dict[tuple[object, ...], list[MeasuredPoint]] = defaultdict(list)
     for p in {_order(p): p for p in points}.values():  # some runs are in both tables
         if math.isfinite(p.ttft_s):
-            band = next(i for i, b in enumerate(BANDS) if b[1] is None or p.concurrency <= b[1])
-            cells[p.gpu, p.engine, p.model, p.weights, band].append(p)
+            cells[p.gpu, p.engine, p.model, p.weights, band_of(p)].append(p)
     random = np.random.default_rng(0)
     for members in cells.values():
         random.shuffle(members)
@@ -120,7 +119,8 @@ def _split_row(row: dict[str, str], concurrency: float) -> GoldenRow:
     measured = MeasuredPoint(
         float(row["isl"]) * ratio, float(row["osl"]) * ratio,
         ms_to_s(float(row["silicon_ttft_ms"])), ms_to_s(float(row["silicon_tpot_ms"])),
-        source=_SOURCES["serving_curves.csv"], gpu=second.gpu, engine=datasets._ENGINES[row["backend"]],
+        source=_SOURCES["serving_curves.csv"], gpu=second.gpu,
+        engine=datasets._ENGINES[row["backend"]],
         model=shipped_catalog().llm(datasets.model_name(row["model_path"])).slug,
         engine_version=row["backend_version"], setup="disaggregated",
         weights=datasets._curve_weights(row), tensor_parallel=second.layout.tensor,
