@@ -173,7 +173,7 @@ def _offer_variants(request: PlanRequest, setup: str, table: Table, best: _Best
     layout = table.deployment.layout
     for source, budget in _variants(setup, table, request.limits):
         limit, known = best.limit(layout, request)
-        answer = smallest(source.check, request, limit, known)
+        answer = smallest(source.check, request, limit, source.ceiling_rps(), known)
         if isinstance(answer, Refusal):
             yield source, answer
             continue
@@ -261,7 +261,7 @@ def _decode_pools(request: PlanRequest, tables: list[Table],
         source = DecodePool(table)
         limit = (region_gpus(request) // table.deployment.layout.gpus
                  - request.limits.spare_replicas)
-        answer = smallest(source.check, request, limit)
+        answer = smallest(source.check, request, limit, source.ceiling_rps())
         if isinstance(answer, Refusal):
             refusals[table.deployment.gpu.slug] = (table, answer)
         else:
@@ -295,7 +295,7 @@ def _pair_up(request: PlanRequest, value: Mapping[str, float], decode: Pool,
         pair = Pair(source, decode.source)
         check = _prefill_check(source, pair.handover_s(chain, decode.batch_size), admission)
         limit, known = _prefill_limit(request, value, decode, source, best.get(key))
-        answer = smallest(check, request, limit, known)
+        answer = smallest(check, request, limit, source.ceiling_rps(), known)
         if isinstance(answer, Refusal):
             refusals.setdefault(slug, (source.table, answer))
             continue

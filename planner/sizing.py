@@ -6,6 +6,7 @@ answers come by doubling and bisection.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -125,12 +126,12 @@ class Refusal:
     at_zero_load: bool
 
 
-def smallest(check: Check, request: PlanRequest, limit: int, known: bool = False
-             ) -> Answer | Refusal:
+def smallest(check: Check, request: PlanRequest, limit: int, ceiling_rps: float,
+             known: bool = False) -> Answer | Refusal:
     """Fewest replicas whose share of the peak holds with the target headroom.
 
     Each of R replicas is asked for ``peak / (R u)`` with u the target utilisation, so that the
-    load is at most u of what it could carry.
+    load is at most u of what it could carry. Starts where the rate is below a replica's ceiling.
 
     Parameters
     ----------
@@ -138,12 +139,13 @@ def smallest(check: Check, request: PlanRequest, limit: int, known: bool = False
         ``check(rate_per_s, arrival_cv2) -> Verdict``.
     limit : int
         Most replicas.
+    ceiling_rps : float
+        Rate [1/s] that a replica cannot exceed whatever the latency.
     known : bool
         ``limit`` comes from a fleet that is already as good: ask it first.
     """
-    if not (idle := check(IDLE_RATE_PER_S, 1.0)).ok:
-        return Refusal(idle.failed, True)
     peak = request.workload.requests_per_s / request.limits.target_utilization
+    least = max(1, math.ceil(peak / ceiling_rps - 1e-9)) if ceiling_rps > 0 else 1
     asked: dict[int, Verdict] = {}
 
     def holds(replicas: int) -> bool:
@@ -151,19 +153,24 @@ def smallest(check: Check, request: PlanRequest, limit: int, known: bool = False
         asked[replicas] = check(peak / replicas, cv2)
         return asked[replicas].ok
 
-    if limit < 1 or (known and not holds(limit)):
-        return Refusal("max_gpus", False)
-    low, high = 0, limit if known else 1
-    while not known and high < limit and not holds(high):
+    if limit < least:
+        return _refusal(check, "throughput")
+    low, high = least - 1, limit if known else least
+    while not holds(high):
+        refusal = _refusal(check, asked[high].failed)
+        if refusal.at_zero_load or high >= limit:
+            return refusal
         low, high = high, min(high * 2, limit)
-    if high not in asked and not holds(high):
-        return Refusal(asked[high].failed, False)
-    if not asked[high].ok:
-        return Refusal(asked[high].failed, False)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return Answer(high, asked[high], asked[low].failed if low in asked else "")
+
+
+def _refusal(check: Check, failed: str) -> Refusal:
+    """Why a rate does not hold: at zero load already, or for what failed."""
+    idle = check(IDLE_RATE_PER_S, 1.0)
+    return Refusal(failed if idle.ok else idle.failed, not idle.ok)
 
 
 def share(request: PlanRequest, replicas: int) -> tuple[float, float]:

@@ -111,6 +111,13 @@ class Chunked(Continuous):
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
         return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.moment(2))
 
+    def ceiling_rps(self) -> float:
+        """Highest n a / (o mean step)."""
+        n = self.table.n[: self.size]
+        wanted = n * self.per_step[: self.size] / self.workload.output.mean
+        step = self.decode + self.extra_per_token * self.workload.new_prompt.mean * wanted
+        return float((wanted / step).max())
+
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """f = n a p / (o (C - n)) of the steps carry a chunk; lambda = n a / (o mean step).
 

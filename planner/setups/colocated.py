@@ -50,6 +50,13 @@ class Colocated(Continuous):
         table = self.table
         return float(table.prefill_s**2 @ table.prompt_weights) * table.occupancy
 
+    def ceiling_rps(self) -> float:
+        """Highest n / (o D + n S)."""
+        table = self.table
+        held = float(table.prefill_s @ table.prompt_weights) * table.occupancy
+        return float((table.n / (self.workload.output.mean * table.decode_s
+                                 + table.n * held)).max())
+
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """lambda = n / (o D + n S), TPOT = D / (1 - lambda S), worst gap D + S."""
         table = self.table

@@ -80,6 +80,10 @@ class Continuous(ABC):
     def stall_s2(self) -> Array | float:
         """E[S^2] [s^2] of what one arrival's prefill adds to each running request."""
 
+    @abstractmethod
+    def ceiling_rps(self) -> float:
+        """Highest rate [1/s] of any mean-field row: what no latency target can exceed."""
+
     # -- questions ----------------------------------------------------------------------------
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:

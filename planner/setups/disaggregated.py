@@ -75,6 +75,10 @@ class DecodePool:
                 good = good & held
         return Verdict(True, int(self.caps[good][-1])) if good.any() else Verdict(False, 0, failed)
 
+    def ceiling_rps(self) -> float:
+        """Highest n / (o D)."""
+        return float((self.table.n / (self.workload.output.mean * self.table.decode_s)).max())
+
     def receiving(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that arriving caches fill."""
         return rate_per_s * float(wire_s(self.table) @ self.workload.prompt.weights)
@@ -155,6 +159,10 @@ class PrefillPool:
                               self.table.prompt_weights)
         held = float(within) >= target.percentile / 100.0 - 1e-9
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
+
+    def ceiling_rps(self) -> float:
+        """A replica that never idles."""
+        return 1.0 / float(self.service_s @ self.table.prompt_weights)
 
     def sending(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that leaving caches fill."""

@@ -52,6 +52,10 @@ class Static:
             return 10**6
         return math.floor(max(pool, 0.0) / each) * self.table.deployment.layout.data
 
+    def ceiling_rps(self) -> float:
+        """Highest batch over cycle."""
+        return float((self.n / self.cycle_s).max())
+
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
         if not self.caps.size:

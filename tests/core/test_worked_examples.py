@@ -20,7 +20,6 @@ from planner.hardware import Gpu
 from planner.llm import Llm
 from planner.measured import replicas_for
 from planner.memory import memory_budget
-from planner.requests import MeasuredWorker
 from planner.roofline import StepBatch, StepModel, sequence_cache_bytes
 
 
@@ -101,7 +100,7 @@ def test_llama_2_13b_cache():
 def test_prefill_to_decode_instances():
     decode = 32 / (0.019 * 512)
     check("W018", decode * 0.91)
-    assert replicas_for(decode, MeasuredWorker(1 / 0.91), 1.0) == 3
+    assert replicas_for(decode, 1 / 0.91, 1.0) == 3
 
 
 # -- caches of named shapes -------------------------------------------------------------------
