@@ -209,19 +209,19 @@ def _scaled(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfil
             ) -> dict[str, Any]:
     """Constants under the best factors, with the errors of leaving each point out."""
     highest = _highest(points, catalog)
-    exact = scale(old, _factors(points, catalog, old, highest), highest)
-    changes = {name: rounded(value) for name, value in exact.items()}
-    left = [_one_left_out(points, i, catalog, old, highest) for i in range(len(points))]
+    best = _factors(points, catalog, old, highest)
+    changes = {name: rounded(value) for name, value in scale(old, best, highest).items()}
+    left = [_one_left_out(points, i, catalog, old, highest, best) for i in range(len(points))]
     errors = _medians(left) if len(points) > 1 else {"tpot_error": None, "ttft_error": None}
     return {**changes, **errors}
 
 
 def _one_left_out(points: Sequence[MeasuredPoint], place: int, catalog: Catalog,
-                  old: EngineProfile, highest: Mapping[str, float]) -> Errors:
+                  old: EngineProfile, highest: Mapping[str, float], start: Array) -> Errors:
     rest = [p for i, p in enumerate(points) if i != place]
     if not rest:
         return Errors(np.array([]), np.array([]))
-    changes = scale(old, _factors(rest, catalog, old, highest), highest)
+    changes = scale(old, _factors(rest, catalog, old, highest, start), highest)
     return _errors([points[place]], catalog, replace(old, **changes))
 
 
@@ -238,9 +238,13 @@ def _highest(points: Sequence[MeasuredPoint], catalog: Catalog) -> dict[str, flo
 
 
 def _factors(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfile,
-             highest: Mapping[str, float]) -> Array:
-    """Factors on the times of decode, prefill and first token that fit some points best."""
+             highest: Mapping[str, float], start: Array | None = None) -> Array:
+    """Factors on the times of decode, prefill and first token that fit some points best.
+
+    As many as ``start`` has, where the search begins; else as many as the points allow.
+    """
     size = 1 if len(points) < TWO_FACTORS_FROM else 3
+    first = np.zeros(size) if start is None else np.log(start)
 
     def residual(x: Array) -> Array:
         changed = replace(old, **scale(old, np.exp(x), highest))
@@ -249,8 +253,8 @@ def _factors(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfi
                  np.log1p(np.nan_to_num(errors.ttft, nan=9.0)) / TTFT_SCALE]
         return np.concatenate([*parts, PULL / TPOT_SCALE * x])
 
-    found = least_squares(residual, np.zeros(size), bounds=(-WIDEST, WIDEST), loss="soft_l1",
-                          max_nfev=60)
+    found = least_squares(residual, first, bounds=(-WIDEST, WIDEST), loss="soft_l1",
+                          max_nfev=30, ftol=1e-4, xtol=1e-3)
     return np.asarray(np.exp(found.x))
 
 
