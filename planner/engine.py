@@ -49,6 +49,9 @@ class EngineProfile:
         Share of a closed-loop benchmark's requests that meet its start-up burst.
     client_s : float
         [s] of TTFT that each concurrent client adds in a closed loop.
+    disaggregated_scale : float
+        Time per token of a decode pool over that of the same step in one pool (caches that
+        arrive, the router between the pools).
     expert_imbalance : float
         Load of the fullest expert rank over the mean, at least 1.
     memory_utilization : float
@@ -101,6 +104,7 @@ class EngineProfile:
     queue_scale: float = 1.0
     burst_share: float = 0.0
     client_s: float = 0.0
+    disaggregated_scale: float = 1.0
     expert_imbalance: float = 1.0
     memory_utilization: float = 0.9
     activation_base_bytes: float = 0.0

@@ -106,7 +106,7 @@ def _serving_row(pool: Pool, n: int) -> dict[str, Any]:
                 "itl_ms": s_to_ms(float(source.decode_s[n - 1])),
                 "ttft_ms": s_to_ms(cycle / 2.0 + float(source.prefill_s[n - 1]))}
     if isinstance(source, DecodePool):
-        step = float(table.decode_s[n - 1])
+        step = float(source.token_s[n - 1])
         return {"requests_per_s": n / (output * step), "tpot_ms": s_to_ms(step),
                 "itl_ms": s_to_ms(step), "utilization": 1.0}
     assert isinstance(source, Colocated | Chunked)

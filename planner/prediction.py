@@ -262,7 +262,7 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
     service = StepModel.of(prefill).seconds(StepBatch(prefill_tokens=prompt,
                                                       prefill_sequences=1.0))
     handover = _handover_s(prefill, decode, prompt, service)
-    model = StepModel.of(decode)
+    model, scale = StepModel.of(decode), decode.profile.disaggregated_scale
     cap = running_cap(decode, context) * decode_pool.replicas
     if decode_pool.batch_size:
         cap = np.minimum(cap, decode_pool.batch_size * decode.layout.data * decode_pool.replicas)
@@ -271,11 +271,12 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
     token = np.full_like(prompt, 0.01)
     for _ in range(40):
         running = np.clip(rate * output * token, 1.0, cap)
-        token = model.seconds(StepBatch(decodes=np.maximum(running / decode_pool.replicas, 1.0),
-                                        context=context))
+        token = scale * model.seconds(StepBatch(
+            decodes=np.maximum(running / decode_pool.replicas, 1.0), context=context))
         load = np.minimum(rate * service / servers, 0.999)
         wait = _pool_wait_s(service, load, servers, columns.clients)
-        ttft = _disaggregated_ttft(prefill.profile, service, wait, handover, token)
+        ttft = _disaggregated_ttft(prefill.profile, service, wait + handover, token,
+                                   columns.clients / servers)
         cycle = ttft + np.maximum(output - 1.0, 0.0) * token
         limit = np.minimum(servers / service, cap / (output * token))
         fresh = np.where(closed, np.minimum(columns.clients / cycle, limit), columns.rate)
@@ -284,7 +285,7 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
     columns.ttft[:] = ttft
     over = (columns.rate >= limit) & ~closed
     columns.ttft[over] = np.inf
-    columns.saturated[:] = over | (rate >= SATURATED_LOAD * limit)
+    columns.saturated[:] = over | (load >= SATURATED_LOAD) | (columns.clients > cap * 1.001)
 
 
 def _pool_wait_s(service: Array, load: Array, servers: float, clients: Array) -> Array:
@@ -294,10 +295,12 @@ def _pool_wait_s(service: Array, load: Array, servers: float, clients: Array) ->
     return np.asarray(np.where(clients > 0, np.minimum(wait, ahead), wait))
 
 
-def _disaggregated_ttft(profile: EngineProfile, service: Array, wait: Array, handover: Array,
-                        token: Array) -> Array:
-    return np.asarray(profile.ttft_scale * service + profile.request_s + wait + handover
-                      + 1.5 * token)
+def _disaggregated_ttft(profile: EngineProfile, service: Array, wait: Array, token: Array,
+                        clients: Array) -> Array:
+    """First token as the client sees it; ``clients`` per prefill server meet the start-up burst."""
+    burst = profile.burst_share * np.maximum(clients - 1.0, 0.0) / 2.0 * service
+    return np.asarray(profile.ttft_scale * service + profile.request_s + wait + burst
+                      + profile.client_s * clients + 1.5 * token)
 
 
 def _handover_s(prefill: Deployment, decode: Deployment, prompt: Array, service: Array) -> Array:

@@ -41,7 +41,7 @@ class StatisticsSchema(OpenSchema):
 
 
 class LeftOutSchema(Schema):
-    """Errors where a fit had not seen the configuration, model, GPU or set-up."""
+    """Errors where a fit had not seen the configuration, model or GPU (sample: it had)."""
 
     kind = fields.String(required=True)
     name = fields.String(required=True)

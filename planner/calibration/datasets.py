@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from planner.calibration.points import MeasuredPoint
+from planner.prediction import Point, WorkerPool
+from planner.requests import Layout
 from planner.units import ms_to_s
 
 LENGTH_RATIO = 0.9
@@ -56,6 +58,36 @@ def _curves(path: Path) -> Iterator[MeasuredPoint]:
         for line, row in enumerate(csv.DictReader(handle), start=2):
             if row["mode"] == "agg" and _usable_curve(row):
                 yield _curve(row, f"{path.name}:{line}")
+
+
+def load_disaggregated(folder: Path) -> list[tuple[Point, float]]:
+    """Disaggregated closed-loop points that state their pools, with their TPOT [s]."""
+    path = next((p for p in (folder / "serving_curves.csv", folder / "measured/serving_curves.csv")
+                 if p.exists()), None)
+    if path is None:
+        return []
+    with path.open(newline="") as handle:
+        return [(_disaggregated(row), ms_to_s(float(row["silicon_tpot_ms"])))
+                for row in csv.DictReader(handle)
+                if row["mode"] == "disagg" and row["prefill_num_workers"]
+                and _CONCURRENCY.search(row["silicon_data_source"]) and row["silicon_tpot_ms"]]
+
+
+def _disaggregated(row: Row) -> Point:
+    match = _CONCURRENCY.search(row["silicon_data_source"])
+    assert match
+    return Point(model_name(row["model_path"]), _ENGINES[row["backend"]],
+                 float(row["isl"]) * LENGTH_RATIO, float(row["osl"]) * LENGTH_RATIO,
+                 setup="disaggregated", weights=_curve_weights(row),
+                 concurrency=float(match.group(1)), prefill=_worker_pool(row, "prefill"),
+                 decode=_worker_pool(row, "decode"))
+
+
+def _worker_pool(row: Row, role: str) -> WorkerPool:
+    tensor, data = _whole(row[f"{role}_tp_size"]), _whole(row[f"{role}_attention_dp_size"])
+    layout = Layout(tensor, 1, tensor * data if data > 1 else 1, data)
+    return WorkerPool(_GPUS[row["system"]], layout, _whole(row[f"{role}_num_workers"]),
+                      _whole(row[f"{role}_batch_size"]))
 
 
 def _usable_curve(row: Row) -> bool:

@@ -49,9 +49,9 @@ class LeftOut:
     Attributes
     ----------
     kind : str
-        ``sample``, ``configuration``, ``model`` or ``gpu``.
+        ``configuration``, ``model`` or ``gpu``, or ``sample`` where nothing was left out.
     name, engine : str
-        What was left out, and of which engine; ``*`` for all.
+        What was left out, and of which engine; ``*`` for all. Of a sample: the set-up.
     n : int
     tpot_median, tpot_mean, ttft_median : float
         Absolute relative errors.

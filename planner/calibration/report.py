@@ -31,9 +31,9 @@ PEER: dict[str, Any] = {
               "hybrid mode",
 }
 """What the closest other tool scores. The rows of the golden table are from the same sample."""
-NOTE = ("The golden rows, but for the disaggregated ones, are part of what the shipped profiles "
-        "were fitted on, so these are train errors; left_out has the errors on configurations, "
-        "models and GPUs that a fit had not seen.")
+NOTE = ("The golden rows are part of what the shipped profiles were fitted on (disaggregated ones: "
+        "only one factor an engine), so these are train errors; left_out has the errors on "
+        "configurations, models and GPUs that a fit had not seen.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from pathlib import Path
 
-from planner.calibration.datasets import load
+from planner.calibration.datasets import load, load_disaggregated
 from planner.calibration.points import MeasuredPoint
 from planner.calibration.profiles import EngineFit, fit_all, merged, rows, transferred
 from planner.catalog.book import Catalog
@@ -16,7 +18,11 @@ from planner.catalog.rows import engine_from_fields
 from planner.catalog.shipped import engine_rows
 from planner.engine import EngineProfile
 from planner.errors import InvalidValue, NotInCatalog
+from planner.prediction import Point, predict
+from planner.units import ms_to_s
 
+SHRINK = 5
+"""Points' worth of doubt in a factor of disaggregated serving."""
 PRIORS = Path(__file__).parent / "priors.csv"
 """Profiles before any fit: medians of published rows, with their source."""
 
@@ -53,7 +59,29 @@ def calibrate(folder: Path, catalog: Catalog, as_of: date) -> Calibration:
     fits = fit_all(known, base)
     day = as_of.isoformat()
     fresh = [row for f in fits for row in rows(f, base, day, "fit to published closed-loop curves")]
-    return Calibration(fits, dict(merged(base, [*transferred(fits, base, day), *fresh])), unknown)
+    profiles = dict(merged(base, [*transferred(fits, base, day), *fresh]))
+    scales = disaggregated_scales(load_disaggregated(folder), replace(base, engines=profiles))
+    return Calibration(fits, {slug: replace(p, disaggregated_scale=scales.get(p.engine, 1.0))
+                              for slug, p in profiles.items()}, unknown)
+
+
+def disaggregated_scales(points: Sequence[tuple[Point, float]], catalog: Catalog
+                         ) -> dict[str, float]:
+    """Measured over predicted TPOT of decode pools, one factor an engine.
+
+    The geometric mean, pulled towards 1 as if :data:`SHRINK` more points had said so; not below 1.
+    """
+    predicted = predict([p for p, _ in points], catalog)
+    logs: dict[str, list[float]] = defaultdict(list)
+    for (point, tpot_s), answer in zip(points, predicted, strict=True):
+        logs[point.engine].append(math.log(_ratio(tpot_s, answer["tpot_ms"])))
+    return {engine: round(max(math.exp(sum(v) / (len(v) + SHRINK)), 1.0), 3)
+            for engine, v in logs.items()}
+
+
+def _ratio(measured_s: float, predicted_ms: float) -> float:
+    """Ratio of a measured [s] to a predicted [ms] time."""
+    return measured_s / ms_to_s(predicted_ms)
 
 
 def split_known(points: Iterable[MeasuredPoint], catalog: Catalog

@@ -55,6 +55,9 @@ class DecodePool:
         self.table = table
         self.workload = table.workload
         self.caps = table.caps
+        scale = table.deployment.profile.disaggregated_scale
+        self.token_s = table.decode_s * scale
+        self.step_s = table.step_s * scale
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds TPOT with hardly any wait for admission."""
@@ -77,7 +80,7 @@ class DecodePool:
 
     def ceiling_rps(self) -> float:
         """Highest n / (o D)."""
-        return float((self.table.n / (self.workload.output.mean * self.table.decode_s)).max())
+        return float((self.table.n / (self.workload.output.mean * self.token_s)).max())
 
     def receiving(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that arriving caches fill."""
@@ -85,12 +88,12 @@ class DecodePool:
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
         """The running sequences at an arrival rate."""
-        return Chain.of(rate_per_s, self.workload.output.mean, self.table.decode_s, cv2)
+        return Chain.of(rate_per_s, self.workload.output.mean, self.token_s, cv2)
 
     def first_step_s(self, chain: Chain, cap: int) -> float:
         """Rest of the running step plus the first step [s] at the mean batch."""
         running = chain.mean_running(cap)
-        step = float(np.interp(running, self.table.n, self.table.step_s))
+        step = float(np.interp(running, self.table.n, self.step_s))
         return (1.0 + RESIDUAL) * step
 
     def admission(self, chain: Chain, cap: int) -> Wait:
@@ -231,7 +234,7 @@ class Pair:
         total = wait + self.decode.admission(chain, cap)
         ttft = figures(float(total.mean_s) + float(seen @ weights), levels,
                        sum_percentiles(total, seen, weights, levels))
-        tpot_s = self.decode.table.decode_s[:cap]
+        tpot_s = self.decode.token_s[:cap]
         values = chain.tpot_percentiles(cap, levels)
         running = chain.mean_running(cap)
         mean = min(max(running / chain.load, float(tpot_s[0])), float(tpot_s[-1]))

@@ -22,7 +22,6 @@ from core_helpers import (
 )
 
 from planner.measured import whole_ratio
-from planner.requests import MeasuredWorker
 
 
 def check(name: str, value: float) -> None:
