@@ -104,10 +104,10 @@ def _name(option: dict[str, Any]) -> str:
 def _why_nothing(missed: list[Miss]) -> str:
     if not missed:
         return "Nothing was tried: the request names no setup or GPU."
-    rows = sorted(missed, key=lambda m: (m.reason == "memory", m.layout.gpus))
-    first = rows[0]
+    first = min(missed, key=lambda m: (m.reason == "memory", m.over, m.layout.gpus))
     return (f"No setup meets the targets. Closest: {first.setup} on {first.gpu} with tensor "
-            f"parallel {first.layout.tensor}: {first.detail}.")
+            f"parallel {first.layout.tensor}, pipeline parallel {first.layout.pipeline}: "
+            f"{first.detail}.")
 
 
 def _binding_message(metric: str, role: str, fleet: Fleet) -> str:

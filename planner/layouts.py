@@ -29,7 +29,7 @@ def layouts(llm: Llm, gpu: Gpu, limits: Limits) -> tuple[Layout, ...]:
     tensors = tuple(_tensor_degrees(llm, gpu, limits))
     found = [Layout(tensor=t) for t in tensors]
     found += [Layout(tensor=t, pipeline=p) for p in _pipeline_degrees(llm, gpu, limits)
-              for t in tensors]
+              for t in tensors if _worth_staging(llm, gpu, t, p)]
     if llm.is_moe:
         found += list(_data_parallel(gpu, tensors))
     return tuple(sorted({x for x in found if x.gpus <= limits.max_gpus},
@@ -59,6 +59,16 @@ def check_layout(llm: Llm, layout: Layout, pointer: str) -> None:
                            "a stage (tensor x data)", f"{pointer}/expert_parallel")
 
 
+def _worth_staging(llm: Llm, gpu: Gpu, tensor: int, stages: int) -> bool:
+    """Whether stages stay in one node, or the model needs more than one.
+
+    Over slow links stages replace tensor parallelism inside a node; a fleet of whole nodes per
+    replica is only for weights that fit no node.
+    """
+    node = max(gpu.node_gpus, gpu.link_domain_gpus)
+    return tensor * stages <= node or llm.total_params > 0.5 * node * gpu.memory_bytes
+
+
 def _tensor_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
     reach = max(gpu.link_domain_gpus, gpu.node_gpus)
     heads = [g.mixer.heads for g in llm.groups if g.mixer.heads]
@@ -74,8 +84,9 @@ def _pipeline_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
     wide = llm.total_params * 2.0 > 0.5 * reach * gpu.memory_bytes
     if not (gpu.link_domain_gpus <= 2 or wide or crowded):
         return
+    most = 32 if crowded else min(limits.max_pipeline_parallel, 8 if wide else 4)
     for p in (2, 4, 8, 16, 32):
-        if p <= min(limits.max_pipeline_parallel if not crowded else 32, llm.layers):
+        if p <= min(most, llm.layers):
             yield p
 
 

@@ -6,6 +6,7 @@ be better than the best so far is asked once and dropped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -44,6 +45,10 @@ from planner.workload import Slo, Workload
 DEFAULT_TOKEN_BUDGETS = (512, 1024, 2048, 4096, 8192)
 """[token] chunk budgets to try; vLLM documents 2,048 for latency and 8,192 for throughput."""
 PREFILL_BATCHES = (1, 2, 4, 8)
+"""Prompts packed into one pass of a prefill pool."""
+PACKED_TOKENS = 2048
+"""[token] mean tokens of a packed pass beyond which packing only adds latency: far above the
+prompt length where a prefill turns compute-bound (DistServe, OSDI 2024, section 3.1)."""
 DECODE_CANDIDATES = 3
 """Decode layouts per GPU type that are paired with every prefill pool."""
 E2E_SPLITS = (0.95, 0.85, 0.7, 0.5, 0.3)
@@ -146,6 +151,10 @@ def _one_pool(request: PlanRequest, setup: str, tables: list[Table], found: Sear
     """The best layout (and token budget) of a one-pool setup on one GPU type."""
     best = _Best()
     for table in tables:
+        hopeless = zero_load_miss(setup, table)
+        if hopeless:
+            found.missed.append(hopeless)
+            continue
         answers = list(_offer_variants(request, setup, table, best))
         refusals = [r for r in answers if r]
         if len(refusals) == len(answers):
@@ -212,7 +221,7 @@ def _two_pools(request: PlanRequest, resources: Resources, tables: Mapping[str, 
         rows = {slug: [replace(t, workload=asked.workload) for t in row]
                 for slug, row in tables.items()}
         decodes = {slug: _decode_pools(asked, row, refusals) for slug, row in rows.items()}
-        sources = {slug: [PrefillPool(t, b) for t in row for b in PREFILL_BATCHES]
+        sources = {slug: [PrefillPool(t, b) for t in row for b in prefill_batches(t.workload)]
                    for slug, row in rows.items()}
         for d_slug, pools in decodes.items():
             for p_slug, row in sources.items():
@@ -223,6 +232,12 @@ def _two_pools(request: PlanRequest, resources: Resources, tables: Mapping[str, 
     covered = {slug for pair in best for slug in pair}
     found.missed += [_miss("disaggregated", table, refusal, None)
                      for slug, (table, refusal) in refusals.items() if slug not in covered]
+
+
+def prefill_batches(workload: Workload) -> tuple[int, ...]:
+    """Packings worth trying: 1, and more while the pass stays below :data:`PACKED_TOKENS`."""
+    mean = workload.new_prompt.mean
+    return tuple(b for b in PREFILL_BATCHES if b == 1 or b * mean <= PACKED_TOKENS)
 
 
 def _split_targets(request: PlanRequest) -> Iterator[PlanRequest]:
@@ -295,6 +310,8 @@ def _pair_up(request: PlanRequest, value: Mapping[str, float], decode: Pool,
         pair = Pair(source, decode.source)
         check = _prefill_check(source, pair.handover_s(chain, decode.batch_size), admission)
         limit, known = _prefill_limit(request, value, decode, source, best.get(key))
+        if known and limit * source.ceiling_rps() < request.workload.requests_per_s:
+            continue
         answer = smallest(check, request, limit, source.ceiling_rps(), known)
         if isinstance(answer, Refusal):
             refusals.setdefault(slug, (source.table, answer))
@@ -364,8 +381,27 @@ def _miss(setup: str, table: Table, refusal: Refusal, source: Serving | None) ->
                     f"needs more than max_gpus; one replica is limited by {refusal.failed}")
     reason = {"ttft": "ttft_at_zero_load", "tpot": "tpot_at_batch_one", "itl": "itl_at_batch_one",
               "e2e": "e2e_at_zero_load"}.get(refusal.failed, refusal.failed)
+    target = table.workload.slo(refusal.failed)
+    over = math.inf if target is None else (
+        _best_case_s(table, target, source) / target.limit_s - 1.0)
     return Miss(setup, d.gpu.slug, d.layout, d.weights, reason,
-                _zero_load_detail(table, refusal.failed, source))
+                _zero_load_detail(table, refusal.failed, source), over)
+
+
+def zero_load_miss(setup: str, table: Table) -> Miss | None:
+    """The target that a layout misses with no other request, by its columns alone."""
+    for target in table.workload.slos:
+        if target.metric == "itl":
+            continue
+        level = target.percentile / 100.0
+        token_s = float(table.decode_s[0])
+        left = {"ttft": target.limit_s, "tpot": math.inf if token_s <= target.limit_s else -1.0,
+                "e2e": target.limit_s - token_s * max(
+                    table.workload.output.quantile(level) - 1.0, 0.0)}[target.metric]
+        within = float(table.prompt_weights[table.first_token_s <= left].sum())
+        if within < level - 1e-9:
+            return _miss(setup, table, Refusal(target.metric, True), None)
+    return None
 
 
 def _zero_load_detail(table: Table, failed: str, source: Serving | None) -> str:
@@ -382,7 +418,12 @@ def _zero_load_detail(table: Table, failed: str, source: Serving | None) -> str:
 def _best_case_s(table: Table, target: Slo, source: Serving | None) -> float:
     if source is not None:
         return source.best_case_s(target)
+    token_s = float(table.decode_s[0])
     if target.metric in ("tpot", "itl"):
-        return float(table.decode_s[0])
+        return token_s
+    if target.metric == "e2e":
+        tokens = table.workload.output.quantile(target.percentile / 100.0) - 1.0
+        return token_s * max(tokens, 0.0) + _best_case_s(
+            table, Slo("ttft", target.limit_s, target.percentile), None)
     at = table.workload.new_prompt.quantile(target.percentile / 100.0)
     return float(table.first_token_s[int(abs(table.prompt_tokens - at).argmin())])

@@ -96,6 +96,8 @@ class Miss:
     weights: str
     reason: str
     detail: str
+    over: float = math.inf
+    """How far the best case is over the target (0.1 = 10 %); infinite where that has no meaning."""
 
 
 # -- whole numbers ----------------------------------------------------------------------------

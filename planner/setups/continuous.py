@@ -32,8 +32,8 @@ from planner.setups.base import (
 from planner.workload import Slo
 
 Array = NDArray[np.float64]
-SLOW_STRIDE = 4
-"""Of the batch limits every fourth is asked where full latency figures are needed."""
+SLOW_STRIDE = 8
+"""Of the batch limits every eighth is asked where full latency figures are needed."""
 RESIDUAL = 0.5
 """Share of a running step that a new prompt waits for: mean of the uniform residual."""
 
@@ -140,21 +140,39 @@ class Continuous(ABC):
             if place % SLOW_STRIDE:
                 continue
             cap = int(self.caps[place])
-            failed = self._late(slow, self._latencies(chain, rate_per_s, cv2, cap, slow))
+            failed = next((t.metric for t in slow
+                           if self._late(t, chain, rate_per_s, cv2, cap)), "")
             if not failed:
                 return Verdict(True, cap)
         return Verdict(False, 0, failed or slow[0].metric)
 
     def _slow(self) -> list[Slo]:
-        """Targets that need the full latency figures of a cap."""
+        """Targets that are asked of one cap at a time."""
         return [s for s in (self.workload.slo("itl"), self.workload.slo("e2e")) if s]
 
-    def _late(self, targets: list[Slo], seen: Latencies) -> str:
-        values = {"itl": seen.itl_s, "e2e": seen.e2e_s}
-        for target in targets:
-            if values[target.metric][f"p{target.percentile:g}"] > target.limit_s:
-                return target.metric
-        return ""
+    def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
+        """Whether a cap misses an end-to-end or gap target.
+
+        TTFT + TPOT (o - 1) <= E at a percentile holds when TTFT <= E - TPOT (o - 1).
+        """
+        q = target.percentile / 100.0
+        if target.metric == "itl":
+            return self._gaps(chain, rate_per_s, cap, (target.percentile,))[
+                f"p{target.percentile:g}"] > target.limit_s
+        tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
+        left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,))[0] * tokens
+        wait, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
+        within = share_within(left, wait, latency, self.table.prompt_weights)
+        return float(within[0]) < q - 1e-9
+
+    def _gaps(self, chain: Chain, rate_per_s: float, cap: int, levels: tuple[float, ...]
+              ) -> dict[str, float]:
+        """Gap between two tokens [s]: that of a step, or longer when a prefill falls into it."""
+        column = self.gap(chain.tpot_s)[:cap]
+        base = figures(chain.mean_running(cap) / max(chain.load, 1e-300), levels,
+                       [chain.token_percentile(column, cap, p / 100.0) for p in levels])
+        share, stall, weights, _ = self.stalls(rate_per_s, chain.mean_running(cap))
+        return gap_percentiles(stall, weights, share, base)
 
     def _ttft(self, chain: Chain, rate_per_s: float, cv2: float, index: NDArray[np.int64]
               ) -> tuple[Wait, Array]:
@@ -205,11 +223,8 @@ class Continuous(ABC):
         ttft = figures(mean, levels, sum_percentiles(one, latency[0], weights, levels))
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(running / max(chain.load, 1e-300), levels, tpot_values)
-        base_values = [chain.token_percentile(self.gap(chain.tpot_s)[:cap], cap, p / 100.0)
-                       for p in levels]
-        share, stall, stall_weights, load = self.stalls(rate_per_s, running)
-        itl = gap_percentiles(stall, stall_weights, share,
-                              figures(tpot["mean"], levels, base_values))
+        itl = self._gaps(chain, rate_per_s, cap, levels)
+        load = self.stalls(rate_per_s, running)[3]
         tpot["mean"] = min(max(tpot["mean"], float(chain.tpot_s[0])), float(chain.tpot_s[cap - 1]))
         itl["mean"] = max(itl["mean"], tpot["mean"])
         return Latencies(ttft, tpot, itl, e2e_figures(ttft, tpot, self.workload), running, load,
@@ -230,7 +245,7 @@ def _all(held: dict[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
 
 def _first_failure(held: dict[str, NDArray[np.bool_]]) -> str:
     """The constraint without which some cap would do, else the one that fails most."""
-    for name in held:
+    for name in sorted(held, key=lambda n: n == "throughput"):
         others = [v for k, v in held.items() if k != name]
         if others and np.logical_and.reduce(others).any():
             return name
