@@ -6,6 +6,13 @@ from typing import Any
 
 import pytest
 
+from planner.api.plan_schema import parse_plan
+from planner.catalog.shipped import shipped_catalog
+from planner.queueing import split_arrival_cv2
+from planner.requests import Layout
+from planner.roofline import Deployment
+from planner.setups.base import Latencies, build_table
+from planner.setups.chunked import Chunked
 from planner.workload import Lengths, empirical
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -32,8 +39,7 @@ def test_there_are_enough() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 def test_api_takes_it(file: Path) -> None:
-    schema = pytest.importorskip("planner.api.plan_schema")
-    request = schema.parse_plan(json.loads(file.read_text(encoding="utf-8")))
+    request = parse_plan(json.loads(file.read_text(encoding="utf-8")))
     assert request.name
 
 
@@ -68,3 +74,33 @@ def test_means_of_the_code_hour() -> None:
     for document in (at_peak, on_means):
         del document["workload"], document["name"]
     assert at_peak == on_means, "the pair must differ in the workload alone"
+
+
+def replicas_of_the_means_plan(name: str, replicas: int) -> tuple[float, Latencies | None]:
+    """Prefill load, and latencies, of so many of its replicas under a workload."""
+    catalog, request = shipped_catalog(), parse_plan(load(name))
+    gpu = catalog.gpu("h100-sxm-80gb")
+    deployment = Deployment(catalog.llm("llama-3.1-70b"), gpu, "fp8", "fp8", Layout(tensor=2),
+                            catalog.engine("vllm", gpu, "fp8"))
+    workload = request.workload
+    table = build_table(deployment, workload, request.limits)
+    source = Chunked(table, 8192)
+    rate = workload.requests_per_s / replicas
+    seen = source.latencies(rate, split_arrival_cv2(workload.arrival_cv, replicas),
+                            int(source.caps[-1]))
+    return rate * float(table.prefill_s @ table.prompt_weights), seen
+
+
+def test_planning_on_means_fails() -> None:
+    """The figures that examples/README.md quotes."""
+    load_on_means, seen = replicas_of_the_means_plan("azure_code_means", 1)
+    assert load_on_means < 0.4
+    assert seen is not None
+    assert seen.ttft_s["p90"] < 0.4
+    load_at_peak, seen = replicas_of_the_means_plan("azure_code", 1)
+    assert load_at_peak == pytest.approx(1.53, rel=0.1)
+    assert seen is None, "the queue grows without end"
+    for replicas, ttft_s in ((2, 5.35), (3, 1.67), (4, 1.015), (5, 0.786)):
+        _, seen = replicas_of_the_means_plan("azure_code", replicas)
+        assert seen is not None
+        assert seen.ttft_s["p90"] == pytest.approx(ttft_s, rel=0.1)
