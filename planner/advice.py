@@ -6,14 +6,16 @@ on the recommended layouts and their neighbours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.catalog.book import Catalog, Price
+from planner.catalog.book import Catalog
 from planner.describe import limiting_pool
 from planner.fleet import Fleet, build_fleet
 from planner.hardware import Gpu
+from planner.pricing import Pricer
 from planner.requests import Layout, PlanRequest, Precisions, Speculative
 from planner.roofline import Deployment, StepBatch, StepModel
 from planner.search import DEFAULT_TOKEN_BUDGETS, search
@@ -41,8 +43,8 @@ class Lever:
     request: PlanRequest
 
 
-def advise(request: PlanRequest, resources: Resources, catalog: Catalog, fleet: Fleet,
-           prices: dict[str, Price]) -> list[dict[str, Any]]:
+def advise(request: PlanRequest, resources: Resources, pricer: Pricer, fleet: Fleet
+           ) -> list[dict[str, Any]]:
     """What limits the recommended option and what each applicable lever does to its GPUs.
 
     Returns
@@ -55,10 +57,33 @@ def advise(request: PlanRequest, resources: Resources, catalog: Catalog, fleet: 
     rows = [_row(f"limited_by_{metric}", _binding_message(metric, role, fleet), fleet.gpus,
                  fleet.gpus, None)]
     for lever in _levers(request, resources, fleet, metric):
-        rows.append(_replanned(lever, resources, catalog, fleet))
-    rows += _other_gpus(request, resources, catalog, fleet)
-    trap = faster_gpu_trap(request, resources, catalog, fleet, prices)
-    return rows + trap
+        after = _cheapest(lever.request, _resources(lever.request, resources, pricer), pricer)
+        rows.append(_lever_row(lever, fleet, after, pricer))
+    rows += _other_gpus(request, resources, pricer, fleet)
+    return rows + faster_gpu_trap(request, pricer, fleet)
+
+
+def advise_infeasible(request: PlanRequest, resources: Resources, pricer: Pricer
+                      ) -> list[dict[str, Any]]:
+    """What would make a plan possible when nothing holds: precision, targets, other GPUs."""
+    rows = []
+    for lever in _rescues(request, resources, pricer.catalog):
+        after = _cheapest(lever.request, _resources(lever.request, resources, pricer), pricer)
+        rows.append(_lever_row(lever, None, after, pricer))
+    return rows
+
+
+def _rescues(request: PlanRequest, resources: Resources, catalog: Catalog) -> Iterator[Lever]:
+    """Changes that may turn "nothing works" into a plan."""
+    tried = {p.weights or resources.llm.native_precision for p in request.precisions}
+    if not tried & {"fp8", "fp4", "int4"}:
+        yield Lever("fp8_weights", "FP8 weights and KV cache",
+                    replace(request, precisions=(Precisions("fp8", "fp8"),)))
+    for slo in request.workload.slos:
+        yield from _relaxed(request, slo.metric)
+    for slug in [s for s in OTHER_GPUS if s in catalog.gpus and s not in request.gpus][
+            :MOST_OTHER_GPUS]:
+        yield Lever("another_gpu", catalog.gpu(slug).name, replace(request, gpus=(slug,)))
 
 
 def reason_of(options: list[dict[str, Any]], missed: list[Miss]) -> str:
@@ -83,6 +108,10 @@ def _saving(best: dict[str, Any], other: dict[str, Any]) -> str:
             return f"costs {less:,.2f} USD/h ({less / other['usd_per_hour']:.0%}) less than"
     elif other["gpus"] > best["gpus"]:
         return f"needs {other['gpus'] - best['gpus']} GPUs fewer than"
+    elif best["usd_per_hour"] is None:
+        return "needs as many GPUs as"
+    else:
+        return "has a known price, unlike"
     faster = [m for m in ("ttft_ms", "tpot_ms")
               if None not in (best[m]["p90"], other[m]["p90"])
               and best[m]["p90"] < other[m]["p90"]]
@@ -92,7 +121,8 @@ def _saving(best: dict[str, Any], other: dict[str, Any]) -> str:
 
 
 def _limit_words(metric: str) -> str:
-    return {"throughput": "has no throughput left", "memory": "is out of KV cache"}.get(
+    return {"throughput": "is limited by throughput", "kv_transfer": "is limited by its network",
+            "memory": "is limited by room for KV cache"}.get(
         metric, f"is limited by {metric.upper()}")
 
 
@@ -148,6 +178,9 @@ def _levers(request: PlanRequest, resources: Resources, fleet: Fleet, metric: st
                     f"speculative decoding ({DRAFT.draft_tokens} draft tokens, acceptance "
                     f"{DRAFT.acceptance:g})", replace(kept, speculative=DRAFT))
     yield from _relaxed(kept, metric)
+    if not request.limits.spare_replicas:
+        yield Lever("spare_replica", "one spare replica in each pool (N+1)", replace(
+            kept, limits=replace(kept.limits, spare_replicas=1)))
 
 
 def _kept(request: PlanRequest, fleet: Fleet) -> PlanRequest:
@@ -208,44 +241,46 @@ def _relaxed(kept: PlanRequest, metric: str) -> Iterator[Lever]:
                 replace(kept, workload=replace(kept.workload, slos=slos)))
 
 
-def _replanned(lever: Lever, resources: Resources, catalog: Catalog, fleet: Fleet
-               ) -> dict[str, Any]:
-    weights = lever.request.precisions[0].weights or fleet.sized.weights
-    profiles = dict(resources.profiles)
-    for slug in lever.request.gpus:
-        gpu = catalog.gpu(slug)
-        profiles[slug, weights] = catalog.engine(lever.request.engine, gpu, weights)
-    chosen = replace(resources, gpus=tuple(catalog.gpu(s) for s in lever.request.gpus),
-                     profiles=profiles)
-    after = _cheapest(lever.request, chosen)
-    return _lever_row(lever.code, lever.label, fleet, after, resources.usd_per_gpu_hour)
+def _resources(request: PlanRequest, resources: Resources, pricer: Pricer) -> Resources:
+    """Catalog values of a changed request."""
+    catalog = pricer.catalog
+    gpus = tuple(catalog.gpu(s) for s in request.gpus)
+    weights = {p.weights or resources.llm.native_precision for p in request.precisions}
+    profiles = {(g.slug, w): catalog.engine(request.engine, g, w) for g in gpus for w in weights}
+    choices = {g.slug: pricer.choice(g.slug) for g in gpus}
+    usd = {s: float(c.price.usd_per_gpu_hour) for s, c in choices.items() if c is not None}
+    return replace(resources, gpus=gpus, profiles=profiles, usd_per_gpu_hour=usd)
 
 
-def _cheapest(request: PlanRequest, resources: Resources) -> Fleet | None:
+def _cheapest(request: PlanRequest, resources: Resources, pricer: Pricer) -> Fleet | None:
     fleets = [build_fleet(s, request) for s in search(request, resources).sized]
-    usd = resources.usd_per_gpu_hour
+    fleets = [f for f in fleets if f.gpus <= request.limits.max_gpus]
 
     def key(fleet: Fleet) -> tuple[float, int]:
-        return (sum(n * usd.get(s, 0.0) for s, n in fleet.gpus_by_kind().items()), fleet.gpus)
+        usd = pricer.usd_per_hour(fleet)
+        return (math.inf if usd is None else usd, fleet.gpus)
 
     return min(fleets, key=key, default=None)
 
 
-def _lever_row(code: str, label: str, before: Fleet, after: Fleet | None,
-               usd_per_gpu_hour: Any) -> dict[str, Any]:
+def _lever_row(lever: Lever, before: Fleet | None, after: Fleet | None, pricer: Pricer
+               ) -> dict[str, Any]:
+    gpus = before.gpus if before else None
     if after is None:
-        return _row(code, f"With {label} the targets could not be met.", before.gpus, None, None)
-    delta = after.gpus - before.gpus
-    change = "no change" if not delta else f"{abs(delta)} {'more' if delta > 0 else 'fewer'}"
-    kinds = after.gpus_by_kind()
-    usd = (sum(n * usd_per_gpu_hour[s] for s, n in kinds.items())
-           if all(s in usd_per_gpu_hour for s in kinds) else None)
+        return _row(lever.code, f"With {lever.label} the targets could not be met.", gpus, None,
+                    None)
+    usd = pricer.usd_per_hour(after)
     money = "" if usd is None else f", {usd:,.2f} USD/h"
-    message = f"With {label}: {after.gpus} GPUs instead of {before.gpus} ({change}{money})."
-    return _row(code, message, before.gpus, after.gpus, usd)
+    if gpus is None:
+        message = f"With {lever.label} it works: {after.gpus} GPUs{money}."
+    else:
+        delta = after.gpus - gpus
+        change = "no change" if not delta else f"{abs(delta)} {'more' if delta > 0 else 'fewer'}"
+        message = f"With {lever.label}: {after.gpus} GPUs instead of {gpus} ({change}{money})."
+    return _row(lever.code, message, gpus, after.gpus, usd)
 
 
-def _row(code: str, message: str, before: int, after: int | None, usd: float | None
+def _row(code: str, message: str, before: int | None, after: int | None, usd: float | None
          ) -> dict[str, Any]:
     return {"code": code, "message": message, "gpus_before": before, "gpus_after": after,
             "usd_per_hour_after": usd}
@@ -254,35 +289,30 @@ def _row(code: str, message: str, before: int, after: int | None, usd: float | N
 # -- other GPUs -------------------------------------------------------------------------------
 
 
-def _other_gpus(request: PlanRequest, resources: Resources, catalog: Catalog, fleet: Fleet
+def _other_gpus(request: PlanRequest, resources: Resources, pricer: Pricer, fleet: Fleet
                 ) -> list[dict[str, Any]]:
     """The recommended setup on GPUs that the request did not name."""
     rows = []
+    catalog = pricer.catalog
     others = [s for s in OTHER_GPUS if s in catalog.gpus and s not in request.gpus]
     for slug in others[:MOST_OTHER_GPUS]:
-        gpu = catalog.gpu(slug)
-        price = catalog.price(slug, request.pricing)
-        if price is None:
-            continue
         asked = replace(_kept(request, fleet), gpus=(slug,),
                         limits=replace(request.limits, layouts=None))
-        usd = {slug: float(price.usd_per_gpu_hour)}
-        chosen = replace(
-            resources, gpus=(gpu,), usd_per_gpu_hour=usd,
-            profiles={(slug, fleet.sized.weights): catalog.engine(
-                request.engine, gpu, fleet.sized.weights)})
-        rows.append(_lever_row("another_gpu", f"{gpu.name}", fleet, _cheapest(asked, chosen), usd))
+        chosen = _resources(asked, resources, pricer)
+        profile = chosen.profiles[slug, fleet.sized.weights]
+        doubt = "" if profile.obtained == "fitted" else " (efficiency assumed, not measured)"
+        lever = Lever("another_gpu", catalog.gpu(slug).name + doubt, asked)
+        rows.append(_lever_row(lever, fleet, _cheapest(asked, chosen, pricer), pricer))
     return rows
 
 
-def faster_gpu_trap(request: PlanRequest, resources: Resources, catalog: Catalog, fleet: Fleet,
-                    prices: dict[str, Price]) -> list[dict[str, Any]]:
+def faster_gpu_trap(request: PlanRequest, pricer: Pricer, fleet: Fleet) -> list[dict[str, Any]]:
     """How prefill and decode each change on a faster GPU: compute and bandwidth rarely rise alike.
 
     Splitwise (ISCA 2024) table IV: H100 against A100 halves TTFT but takes only 30 % off the time
     between tokens.
     """
-    now = fleet.pools[-1].pool.deployment
+    now, catalog = fleet.pools[-1].pool.deployment, pricer.catalog
     other = _faster(now.gpu, request, catalog)
     if other is None:
         return []
@@ -299,10 +329,10 @@ def faster_gpu_trap(request: PlanRequest, resources: Resources, catalog: Catalog
                                           prefill_sequences=1.0))),
             float(model.seconds(StepBatch(decodes=running, context=workload.running_context)))))
     prefill, decode = steps[0][0] / steps[1][0], steps[0][1] / steps[1][1]
-    price = catalog.price(other.slug, request.pricing)
     cost = ""
-    if price is not None and now.gpu.slug in prices:
-        ratio = float(price.usd_per_gpu_hour) / float(prices[now.gpu.slug].usd_per_gpu_hour)
+    then_price, now_price = pricer.choice(other.slug), pricer.choice(now.gpu.slug)
+    if then_price is not None and now_price is not None:
+        ratio = then_price.price.usd_per_gpu_hour / now_price.price.usd_per_gpu_hour
         cost = f" at {ratio:.2f} times the price"
     message = (f"{other.name} against {now.gpu.name}: prefill {prefill:.2f} times as fast, decode "
                f"{decode:.2f} times{cost}. A faster GPU helps the phase that its faster part "

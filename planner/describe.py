@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from planner.catalog.book import Price
+from planner.catalog.book import PriceChoice
 from planner.cost import Cost, fleet_cost
 from planner.engine import EngineProfile
 from planner.fleet import Fleet, FleetPool
-from planner.memory import MemoryBudget
+from planner.memory import MemoryBudget, sequence_bytes_per_gpu
+from planner.pricing import whole_instances_usd
+from planner.profile_scope import confidence_of
 from planner.requests import PlanRequest
 from planner.roofline import StepBatch
 from planner.setups.base import Latencies
@@ -20,7 +22,6 @@ from planner.units import bytes_to_gib, s_to_ms
 
 ASSUMED_ERROR = 0.25
 """Relative error taken for a profile that was not measured: the spread of such factors."""
-_LEVELS = {"measured": 0, "fitted": 1, "assumed": 2}
 
 
 def latency_ms(figure: Mapping[str, float]) -> dict[str, float | None]:
@@ -49,10 +50,10 @@ def memory_document(memory: MemoryBudget, max_sequences: int | None = None) -> d
 
 
 def option_document(rank: int, fleet: Fleet, request: PlanRequest,
-                    prices: Mapping[str, Price]) -> dict[str, Any]:
+                    prices: dict[str, PriceChoice]) -> dict[str, Any]:
     """One option of a plan."""
     sized, seen = fleet.sized, fleet.sized.latencies
-    usd = {slug: float(p.usd_per_gpu_hour) for slug, p in prices.items()}
+    usd = {slug: float(p.price.usd_per_gpu_hour) for slug, p in prices.items()}
     power = fleet.power_kw(request.power_cap_w)
     cost = fleet_cost(fleet, request, usd, power)
     limiting = limiting_pool(fleet, request)
@@ -60,13 +61,14 @@ def option_document(rank: int, fleet: Fleet, request: PlanRequest,
         "rank": rank, "setup": sized.setup, "weights": sized.weights, "kv": sized.kv,
         "gpus": fleet.gpus, "gpus_by_kind": fleet.gpus_by_kind(), "nodes": fleet.nodes,
         "gpus_in_whole_nodes": fleet.gpus_in_whole_nodes, "regions": fleet.regions,
-        "pools": [pool_document(p, request) for p in fleet.pools],
+        "pools": [pool_document(p, seen) for p in fleet.pools],
         "ttft_ms": latency_ms(seen.ttft_s), "tpot_ms": latency_ms(seen.tpot_s),
         "itl_ms": latency_ms(seen.itl_s), "e2e_ms": latency_ms(seen.e2e_s),
         **_disaggregated_latencies(seen),
         "headroom": headroom(seen, request),
         "limited_by": limiting[0], "limited_by_pool": limiting[1],
-        "bound": bounds(fleet), **_money(cost), "power_kw": power,
+        "bound": bounds(fleet), **_money(cost),
+        "usd_per_hour_whole_instances": whole_instances_usd(fleet, prices), "power_kw": power,
         "prices": [price_document(prices[s]) for s in fleet.gpus_by_kind() if s in prices],
         "confidence": confidence(fleet, request),
     }
@@ -87,7 +89,18 @@ def _disaggregated_latencies(seen: Latencies) -> dict[str, Any]:
             "kv_transfer_ms": s_to_ms(seen.extra["transfer_mean_s"])}
 
 
-def pool_document(fleet_pool: FleetPool, request: PlanRequest) -> dict[str, Any]:
+def _running(pool: Pool, seen: Latencies) -> dict[str, float | None]:
+    """Sequences that decode at once on a replica at the peak, and the cache they fill."""
+    if pool.role == "prefill":
+        return {"concurrency_mean": None, "kv_used_share": None}
+    table = pool.table
+    each = sequence_bytes_per_gpu(table.deployment, table.workload.running_context)
+    used = seen.mean_running / table.deployment.layout.data * each
+    return {"concurrency_mean": seen.mean_running,
+            "kv_used_share": used / table.memory.kv_pool_bytes}
+
+
+def pool_document(fleet_pool: FleetPool, seen: Latencies) -> dict[str, Any]:
     """One pool of an option."""
     pool, d = fleet_pool.pool, fleet_pool.pool.deployment
     return {
@@ -97,6 +110,7 @@ def pool_document(fleet_pool: FleetPool, request: PlanRequest) -> dict[str, Any]
         "replicas": fleet_pool.replicas,
         "spare_replicas": fleet_pool.spare_replicas, "gpus": fleet_pool.gpus,
         "batch_size": pool.batch_size, "token_budget": pool.token_budget,
+        **_running(pool, seen),
         "requests_per_s_per_replica": pool.rate_per_s / pool.replicas,
         "capacity_rps": pool.capacity_rps, "utilization": fleet_pool.utilization,
         "engine": d.profile.slug,
@@ -104,12 +118,16 @@ def pool_document(fleet_pool: FleetPool, request: PlanRequest) -> dict[str, Any]
     }
 
 
-def price_document(price: Price) -> dict[str, Any]:
-    """The price row that was used."""
+def price_document(choice: PriceChoice) -> dict[str, Any]:
+    """The price row that was used, and how far the market's rows spread."""
+    price = choice.price
     return {"id": price.id, "gpu": price.gpu, "provider": price.provider, "region": price.region,
             "instance": price.instance, "commitment": price.commitment,
             "usd_per_gpu_hour": float(price.usd_per_gpu_hour), "as_of": price.as_of,
-            "source": price.source}
+            "source": price.source, "notes": price.notes,
+            "gpus_per_instance": price.gpus_per_instance,
+            "usd_per_gpu_hour_low": float(choice.low),
+            "usd_per_gpu_hour_high": float(choice.high), "providers": choice.providers}
 
 
 def headroom(seen: Latencies, request: PlanRequest) -> dict[str, float]:
@@ -160,10 +178,11 @@ def bounds(fleet: Fleet) -> dict[str, str]:
 def confidence(fleet: Fleet, request: PlanRequest) -> dict[str, Any]:
     """How sure the option is, and the GPUs if step times were off by the profile's error."""
     profiles = [p.pool.deployment.profile for p in fleet.pools]
-    level = max((p.obtained for p in profiles), key=lambda x: _LEVELS.get(x, 2))
+    level = confidence_of([p.pool.deployment for p in fleet.pools])["level"]
     error = max(p.tpot_error if p.tpot_error is not None else
                 (0.0 if p.engine == "ideal" else ASSUMED_ERROR) for p in profiles)
-    return {"level": level, "tpot_error": error,
+    ttft = [p.ttft_error for p in profiles if p.ttft_error is not None]
+    return {"level": level, "tpot_error": error, "ttft_error": max(ttft, default=None),
             "gpus_low": _gpus_at(fleet, request, 1.0 + error),
             "gpus_high": _gpus_at(fleet, request, 1.0 / (1.0 + error))}
 

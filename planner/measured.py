@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from planner.catalog.book import Price
+from planner.catalog.book import PriceChoice
 from planner.describe import price_document
 from planner.errors import InvalidValue, SloUnreachable
 from planner.requests import CurvePoint, Layout, MeasuredWorker, PlanRequest
@@ -85,7 +85,7 @@ def whole_ratio(prefill_rps: float, decode_rps: float, prefill_gpus: int = 1,
     return p, d, rate / (p * prefill_gpus + d * decode_gpus)
 
 
-def measured_options(request: PlanRequest, resources: Resources, prices: Mapping[str, Price]
+def measured_options(request: PlanRequest, resources: Resources, prices: Mapping[str, PriceChoice]
                      ) -> tuple[list[dict[str, Any]], list[Miss]]:
     """The option of a request that gives its workers' measured rates, or why there is none.
 
@@ -116,7 +116,7 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
         "gpus_in_whole_nodes": math.ceil(gpus / gpu.node_gpus) * gpu.node_gpus,
         "limited_by_pool": max(pools, key=lambda p: p["gpus"])["role"], "headroom": {},
         "bound": None, "prices": [price_document(p) for p in prices.values()
-                                  if p.gpu == gpu.slug],
+                                  if p.price.gpu == gpu.slug],
         "power_kw": gpus * gpu.tdp_w / 1e3 if gpu.tdp_w else None,
         "confidence": {"level": "measured", "tpot_error": 0.0, "gpus_low": gpus,
                        "gpus_high": gpus},
@@ -148,12 +148,12 @@ def _pool(request: PlanRequest, role: str, gpu: str) -> dict[str, Any]:
             "utilization": rate / (needed * capacity)}
 
 
-def _money(request: PlanRequest, gpus: int, price: Price | None) -> dict[str, float | None]:
+def _money(request: PlanRequest, gpus: int, choice: PriceChoice | None) -> dict[str, float | None]:
     names = ("usd_per_hour", "usd_per_month", "usd_per_request", "usd_per_million_tokens",
              "usd_per_million_input_tokens", "usd_per_million_output_tokens")
-    if price is None:
+    if choice is None:
         return dict.fromkeys(names)
-    hourly = gpus * float(price.usd_per_gpu_hour)
+    hourly = gpus * float(choice.price.usd_per_gpu_hour)
     workload = request.workload
     per_request = hourly / ((workload.mean_requests_per_s or workload.requests_per_s)
                             * SECONDS_PER_HOUR)

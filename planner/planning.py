@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from planner import points as point_rows
-from planner.advice import advise, reason_of
-from planner.catalog.book import Catalog, Price
+from planner.advice import advise, advise_infeasible, reason_of
+from planner.catalog.book import Catalog, PriceChoice
 from planner.describe import (
     miss_document,
     option_document,
@@ -17,9 +17,14 @@ from planner.describe import (
 )
 from planner.fleet import Fleet, build_fleet, region_rate
 from planner.measured import measured_options
+from planner.pricing import Pricer
 from planner.requests import PlanRequest
 from planner.search import precisions, search
 from planner.sizing import Miss, Resources, Sized
+
+Ranked = tuple[dict[str, Any], Fleet]
+USER_ROUNDS, USER_TOLERANCE = 4, 1.01
+"""Rounds of the load that users make, and the rise of the rate that is not worth another."""
 
 
 @dataclass(slots=True)
@@ -37,7 +42,7 @@ class PlanResult:
 
     request: PlanRequest
     resources: Resources
-    prices: dict[str, Price]
+    prices: dict[str, PriceChoice]
     catalog_as_of: str
     options: list[dict[str, Any]]
     sized: list[Sized]
@@ -62,6 +67,9 @@ class PlanResult:
         rows: list[dict[str, Any]] = [
             {"name": "prompt_distribution", "value": workload.prompt.kind, "unit": "",
              "source": "request"},
+            {"name": "requests_per_second", "value": workload.requests_per_s, "unit": "1/s",
+             "source": "users / (think time + answer time of the recommended option)"
+             if workload.users else "request, at the peak of one region"},
             {"name": "output_distribution", "value": workload.output.kind, "unit": "",
              "source": "request"},
             {"name": "target_utilization", "value": limits.target_utilization,
@@ -75,8 +83,8 @@ class PlanResult:
                 for option in self.sized for p in option.pools}
         for profile in used.values():
             rows += profile_assumptions(profile)
-        for price in self.prices.values():
-            document = price_document(price)
+        for choice in self.prices.values():
+            document, price = price_document(choice), choice.price
             rows.append({"name": f"price.{price.gpu}", "value": document["usd_per_gpu_hour"],
                          "unit": "USD per GPU-hour",
                          "source": ", ".join(str(x) for x in (
@@ -125,15 +133,48 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     if request.measured:
         options, missed = measured_options(regional, resources, prices)
         return PlanResult(regional, resources, prices, catalog.as_of, options, [], missed)
-    found = search(regional, resources)
-    fleets, beyond = _within_limit(regional, found.sized)
-    ranked = rank(regional, fleets, prices)
-    result = PlanResult(regional, resources, prices, catalog.as_of,
+    pricer = Pricer(catalog, request.pricing)
+    regional, ranked, missed = _settled(regional, resources, pricer)
+    used = {slug: c for _, fleet in ranked for slug, c in pricer.of_fleet(fleet).items()}
+    result = PlanResult(regional, resources, {**prices, **used}, catalog.as_of,
                         [document for document, _ in ranked], [f.sized for _, f in ranked],
-                        found.missed + beyond)
+                        missed)
     if ranked:
-        result.advice = advise(regional, resources, catalog, ranked[0][1], prices)
+        result.advice = advise(regional, resources, pricer, ranked[0][1])
+    else:
+        result.advice = advise_infeasible(regional, resources, pricer)
     return result
+
+
+def _settled(request: PlanRequest, resources: Resources, pricer: Pricer
+             ) -> tuple[PlanRequest, list[Ranked], list[Miss]]:
+    """Rank the options; where users set the load, at the rate that they would then make.
+
+    U users who think Z seconds send ``U / (Z + R)`` requests/s when an answer takes R (Little's
+    law). The plan starts from the slowest answer that the targets allow and is made again with
+    the answer time of its own winner, which can only raise the rate.
+    """
+    ranked, missed = _ranked(request, resources, pricer)
+    workload = request.workload
+    for _ in range(USER_ROUNDS if workload.users else 0):
+        if not ranked or workload.users is None:
+            break
+        answer_s = ranked[0][1].sized.latencies.e2e_s["mean"]
+        total = workload.users / (workload.think_s + answer_s)
+        rate = region_rate(total, request.limits.regions)
+        if rate <= workload.requests_per_s * USER_TOLERANCE:
+            break
+        workload = replace(workload, requests_per_s=rate, mean_requests_per_s=total)
+        request = replace(request, workload=workload)
+        ranked, missed = _ranked(request, resources, pricer)
+    return request, ranked, missed
+
+
+def _ranked(request: PlanRequest, resources: Resources, pricer: Pricer
+            ) -> tuple[list[Ranked], list[Miss]]:
+    found = search(request, resources)
+    fleets, beyond = _within_limit(request, found.sized)
+    return rank(request, fleets, pricer), found.missed + beyond
 
 
 def _within_limit(request: PlanRequest, sized: Iterable[Sized]) -> tuple[list[Fleet], list[Miss]]:
@@ -151,18 +192,19 @@ def _within_limit(request: PlanRequest, sized: Iterable[Sized]) -> tuple[list[Fl
     return fleets, beyond
 
 
-def gather(request: PlanRequest, catalog: Catalog) -> tuple[Resources, dict[str, Price]]:
+def gather(request: PlanRequest, catalog: Catalog) -> tuple[Resources, dict[str, PriceChoice]]:
     """The catalog values of a request: model, GPUs, profiles, prices, draft model."""
     llm = catalog.llm(request.model)
     gpus = tuple(catalog.gpu(slug, f"/gpus/{i}") for i, slug in enumerate(request.gpus))
     weights = {pair[0] for pair in precisions(request, llm)}
     profiles = {(g.slug, w): catalog.engine(request.engine, g, w) for g in gpus for w in weights}
-    prices = {g.slug: price for g in gpus
-              if (price := catalog.price(g.slug, request.pricing)) is not None}
+    pricer = Pricer(catalog, request.pricing)
+    pricer.check()
+    prices = {g.slug: choice for g in gpus if (choice := pricer.choice(g.slug)) is not None}
     draft = None
     if request.speculative and request.speculative.draft_model:
         draft = catalog.llm(request.speculative.draft_model, "/speculative/draft_model")
-    usd = {slug: float(p.usd_per_gpu_hour) for slug, p in prices.items()}
+    usd = {slug: float(p.price.usd_per_gpu_hour) for slug, p in prices.items()}
     return Resources(llm, gpus, profiles, usd, draft), prices
 
 
@@ -175,10 +217,10 @@ def _regional(request: PlanRequest) -> PlanRequest:
                                              mean_requests_per_s=mean))
 
 
-def rank(request: PlanRequest, fleets: Iterable[Fleet], prices: dict[str, Price]
-         ) -> list[tuple[dict[str, Any], Fleet]]:
+def rank(request: PlanRequest, fleets: Iterable[Fleet], pricer: Pricer) -> list[Ranked]:
     """Options as documents with their fleets, best first by the objective."""
-    drafts = [(option_document(0, fleet, request, prices), fleet) for fleet in fleets]
+    drafts = [(option_document(0, fleet, request, pricer.of_fleet(fleet)), fleet)
+              for fleet in fleets]
     drafts.sort(key=lambda pair: _order(pair[0], request.objective))
     for place, (document, _) in enumerate(drafts, start=1):
         document["rank"] = place

@@ -167,6 +167,8 @@ class Workload:
         Metrics ``ttft``, ``tpot``, ``itl``, ``e2e``.
     mean_requests_per_s : float or None
         [1/s] over the day, for cost per request and token; None takes the peak.
+    users, think_s : float or None, float
+        Concurrent users and their pause [s] between requests, where they set the rate.
     """
 
     requests_per_s: float
@@ -176,6 +178,8 @@ class Workload:
     prefix_hit: float = 0.0
     slos: tuple[Slo, ...] = field(default_factory=tuple)
     mean_requests_per_s: float | None = None
+    users: float | None = None
+    think_s: float = 0.0
 
     @property
     def new_prompt(self) -> Lengths:

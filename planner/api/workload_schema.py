@@ -11,7 +11,7 @@ from marshmallow import ValidationError, validates_schema
 from planner.api.fields import Number
 from planner.api.lengths import LengthField, lengths_of
 from planner.api.validation import InvalidDocument, StrictSchema
-from planner.units import SECONDS_PER_HOUR, ms_to_s
+from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, ms_to_s
 from planner.workload import Slo, Workload
 
 METRICS = ("ttft", "tpot", "itl", "e2e")
@@ -113,8 +113,10 @@ def workload_of(data: Mapping[str, Any], slo: Mapping[str, Any]) -> ReadWorkload
     prompt, output = lengths_of(data["prompt_tokens"]), lengths_of(data["output_tokens"])
     slos = slos_of(slo)
     rate, assumptions = _rate(data, slos, output.mean)
+    per_day = data.get("requests_per_day")
     workload = Workload(rate, prompt, output, data["arrival_cv"], data["prefix_cache_hit_rate"],
-                        slos)
+                        slos, None if per_day is None else per_day / SECONDS_PER_DAY,
+                        data.get("concurrent_users"), data.get("think_time_s", 0.0))
     return ReadWorkload(workload, dict(data), assumptions)
 
 

@@ -19,6 +19,9 @@ from planner.hardware import Gpu
 from planner.profile_scope import kinds_of
 
 Array = NDArray[np.float64]
+UNSEEN_ERROR, FAMILY_ERROR, UNFITTED_ERROR = 0.2, 0.2, 0.3
+"""Least relative TPOT errors claimed for a precision, a GPU of a measured family, and a GPU of a
+family that was not measured: predicting one GPU from another errs by 0.12-0.25."""
 MIN_POINTS = 8
 """Fewer points than this of a GPU and engine are not fitted."""
 _OVERHEADS = ("layer_s", "moe_layer_s", "step_s")
@@ -72,7 +75,7 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
             gpu=result.gpu.slug, precision=precision, expert_imbalance=1.0,
             obtained="fitted" if known else "assumed", **step_fields(result.fitted.step, key),
             **first_token_fields(result.fitted.first_token),
-            tpot_error=round(result.fitted.tpot_left_out, 4),
+            tpot_error=round(max(result.fitted.tpot_left_out, 0.0 if known else UNSEEN_ERROR), 4),
             ttft_error=round(result.fitted.ttft_left_out, 4),
             train_error=round(result.fitted.tpot_train, 4), points=result.fitted.points,
             fitted_on=" ".join(sorted(seen)), source=_source(result, source, known),
@@ -132,7 +135,8 @@ def _family_row(profile: EngineProfile, family: Sequence[EngineFit], error: floa
         [f.fitted.first_token for f in family])
     names = ", ".join(f.gpu.slug for f in family)
     return replace(profile, **step_fields(step, precision), **first_token_fields(first),
-                   expert_imbalance=1.0, obtained="assumed", tpot_error=error, as_of=as_of,
+                   expert_imbalance=1.0, obtained="assumed", as_of=as_of,
+                   tpot_error=max(error, FAMILY_ERROR),
                    points=sum(f.fitted.points for f in family),
                    source=f"transfer: mean of the fits on {names}")
 
@@ -148,7 +152,7 @@ def _engine_row(profile: EngineProfile, own: Sequence[EngineFit], catalog: Catal
                   / getattr(priors(catalog, f.engine, f.gpu)["bf16"], name) for f in own]
         scaled[name] = rounded(getattr(profile, name) * float(np.exp(np.mean(np.log(ratios)))))
     return replace(profile, **scaled, **first_token_fields(first), obtained="assumed",
-                   tpot_error=max(error, profile.tpot_error or 0.0), as_of=as_of,
+                   tpot_error=max(error, UNFITTED_ERROR), as_of=as_of,
                    source=f"{profile.source}; overheads as fitted on "
                    f"{', '.join(f.gpu.slug for f in own)}")
 

@@ -33,6 +33,36 @@ class Price:
     source: str
     instance: str = ""
     notes: str = ""
+    gpus_per_instance: int | None = None
+    """GPUs one must rent at once; None where it is not said."""
+
+    @property
+    def sold_singly(self) -> bool:
+        """Whether the row is a price per GPU of machines of any size."""
+        return self.gpus_per_instance is None or "per-gpu" in self.instance.lower()
+
+    def holds(self, gpus: int) -> bool:
+        """Whether a replica of ``gpus`` fits one instance of this row."""
+        return self.sold_singly or (self.gpus_per_instance or 1) >= gpus
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChoice:
+    """The price row that stands for a market, and how far its rows spread.
+
+    Attributes
+    ----------
+    price : Price
+        The lower median of the providers' cheapest fitting rows.
+    low, high : Decimal
+        [USD per GPU-hour] cheapest and dearest provider.
+    providers : int
+    """
+
+    price: Price
+    low: Decimal
+    high: Decimal
+    providers: int
 
 
 @dataclass(slots=True)
@@ -94,15 +124,40 @@ class Catalog:
             raise NotInCatalog(_unknown("engine", name, names), pointer)
         return max(scored, key=lambda row: (row[0], row[1]))[2]
 
-    def price(self, gpu: str, pricing: Pricing) -> Price | None:
-        """The cheapest row that fits the wish, or None; an override wins over every row."""
+    def price(self, gpu: str, pricing: Pricing, least_gpus: int = 1) -> Price | None:
+        """The price that applies, see :meth:`price_choice`."""
+        choice = self.price_choice(gpu, pricing, least_gpus)
+        return None if choice is None else choice.price
+
+    def price_choice(self, gpu: str, pricing: Pricing, least_gpus: int = 1
+                     ) -> PriceChoice | None:
+        """The price of a GPU under a wish, or None; an override wins over every row.
+
+        Each provider stands with its cheapest row whose instance holds ``least_gpus``; of the
+        providers the lower median is taken, so that neither a marketplace's bargain nor a list
+        price decides a budget. A named provider leaves only its own rows.
+        """
         if gpu in pricing.usd_per_gpu_hour:
             usd = Decimal(str(pricing.usd_per_gpu_hour[gpu]))
-            return Price("override", gpu, "request", "", pricing.commitment, usd, "", "request")
+            row = Price("override", gpu, "request", "", pricing.commitment, usd, "", "request")
+            return PriceChoice(row, usd, usd, 1)
         rows = [p for p in self.prices if p.gpu == gpu and p.commitment == pricing.commitment
                 and (pricing.provider is None or p.provider.lower() == pricing.provider.lower())
                 and (pricing.region is None or p.region.lower() == pricing.region.lower())]
-        return min(rows, key=lambda p: (p.usd_per_gpu_hour, p.provider, p.id), default=None)
+        roomy = [p for p in rows if p.holds(least_gpus)]
+        cheapest: dict[str, Price] = {}
+        for row in sorted(roomy or rows, key=_price_order):
+            cheapest.setdefault(row.provider, row)
+        ranked = sorted(cheapest.values(), key=_price_order)
+        if not ranked:
+            return None
+        middle = ranked[(len(ranked) - 1) // 2]
+        return PriceChoice(middle, ranked[0].usd_per_gpu_hour, ranked[-1].usd_per_gpu_hour,
+                           len(ranked))
+
+    def providers(self) -> list[str]:
+        """Every provider that has a price, for error messages."""
+        return sorted({p.provider for p in self.prices})
 
 
 def _match(profile: EngineProfile, gpu: Gpu, precision: str) -> int | None:
@@ -114,7 +169,13 @@ def _match(profile: EngineProfile, gpu: Gpu, precision: str) -> int | None:
     return gpu_score + precision_score
 
 
+def _price_order(price: Price) -> tuple[Decimal, str, str]:
+    return price.usd_per_gpu_hour, price.provider, price.id
+
+
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5)
+    wanted = name.lower().replace(" ", "-")
+    near = [k for k in known if wanted and wanted in k][:4]
+    near = near or difflib.get_close_matches(wanted, list(known), n=3, cutoff=0.5)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     return f"unknown {kind} {name!r}{hint}"

@@ -1,0 +1,72 @@
+"""Which price applies to a fleet: the market's middle, on instances that hold a replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from planner.catalog.book import Catalog, PriceChoice
+from planner.errors import InvalidValue
+from planner.fleet import Fleet
+from planner.requests import Pricing
+
+
+@dataclass(frozen=True, slots=True)
+class Pricer:
+    """Prices of one request: a catalog and a wish."""
+
+    catalog: Catalog
+    pricing: Pricing
+
+    def check(self) -> None:
+        """Refuse a provider or region that has no price at all.
+
+        Raises
+        ------
+        InvalidValue
+        """
+        for name, field in (("provider", "provider"), ("region", "region")):
+            wish = getattr(self.pricing, name)
+            known = sorted({getattr(p, field) for p in self.catalog.prices if getattr(p, field)})
+            if wish is not None and known and wish.lower() not in {k.lower() for k in known}:
+                raise InvalidValue(f"no price is known of {name} {wish!r}; known are "
+                                   f"{', '.join(known)}", f"/pricing/{name}")
+
+    def choice(self, slug: str, least_gpus: int = 1) -> PriceChoice | None:
+        """The price of a GPU on instances of at least ``least_gpus``."""
+        return self.catalog.price_choice(slug, self.pricing, least_gpus)
+
+    def of_fleet(self, fleet: Fleet) -> dict[str, PriceChoice]:
+        """Prices of a fleet's GPUs; a kind without one is missing."""
+        least: dict[str, int] = {}
+        for p in fleet.pools:
+            d = p.pool.deployment
+            stage = min(d.layout.tensor * d.layout.data, d.gpu.node_gpus)
+            least[d.gpu.slug] = max(least.get(d.gpu.slug, 1), stage)
+        found = {slug: self.choice(slug, gpus) for slug, gpus in least.items()}
+        return {slug: choice for slug, choice in found.items() if choice is not None}
+
+    def usd_per_hour(self, fleet: Fleet) -> float | None:
+        """What a fleet costs per hour [USD], None when a GPU has no price."""
+        return fleet_usd(fleet, self.of_fleet(fleet))
+
+
+def fleet_usd(fleet: Fleet, prices: dict[str, PriceChoice]) -> float | None:
+    """GPUs times their price [USD/h], None when one is missing."""
+    kinds = fleet.gpus_by_kind()
+    if any(slug not in prices for slug in kinds):
+        return None
+    return sum(n * float(prices[slug].price.usd_per_gpu_hour) for slug, n in kinds.items())
+
+
+def whole_instances_usd(fleet: Fleet, prices: dict[str, PriceChoice]) -> float | None:
+    """The same when only whole instances can be rented [USD/h]."""
+    kinds = fleet.gpus_by_kind()
+    if any(slug not in prices for slug in kinds):
+        return None
+    total = 0.0
+    for slug, gpus in kinds.items():
+        price = prices[slug].price
+        size = 1 if price.sold_singly else price.gpus_per_instance or 1
+        total += ceil(gpus / size) * size * float(price.usd_per_gpu_hour)
+    return total
