@@ -47,9 +47,12 @@ def print_plan(plan: Document, console: Console | None = None, most: int = 10) -
     console = console or Console()
     if plan["options"]:
         console.print(_options_table(plan["options"][:most]))
-        console.print(why(plan), highlight=False)
+        for line in summary_lines(plan):
+            console.print(line, highlight=False)
     else:
         console.print("Nothing meets the targets.", style="bold")
+    if plan.get("reason"):
+        console.print(plan["reason"], highlight=False)
     for reason, count in _reasons(plan["infeasible"]):
         console.print(f"not possible: {reason} ({count} combinations)", highlight=False)
     for advice in plan["advice"]:
@@ -80,20 +83,29 @@ def _precision(option: Document) -> str:
     return weights if weights == kv else f"{weights}/{kv}"
 
 
-def why(plan: Document) -> str:
-    """Why the first option wins, in one sentence."""
-    best, others = plan["options"][0], plan["options"][1:]
-    objective = plan["request"]["objective"]
-    unit = {"cost": "usd_per_hour", "gpus": "gpus", "power": "power_kw"}[objective]
-    text = f"{best['setup']} on {' + '.join(map(layout, best.get('pools', [])))} has the lowest "
-    text += {"cost": "cost", "gpus": "number of GPUs", "power": "power"}[objective]
-    second = others[0].get(unit) if others else None
-    if second and best.get(unit):
-        saved = round(100 * (1 - best[unit] / second))
-        text += f", {saved} % below the next" if saved else ", shared with the next"
-    if best.get("limited_by"):
-        text += f"; {best['limited_by']} limits it"
-    return text + "."
+def summary_lines(plan: Document) -> list[str]:
+    """The recommended option decomposed, its money, and how sure it is: one line each."""
+    best = plan["options"][0]
+    lines = []
+    for pool in best.get("pools", []):
+        spare = f", {pool['spare_replicas']} of them spare" if pool.get("spare_replicas") else ""
+        running = pool.get("concurrency_mean")
+        busy = "" if running is None else f"; {running:,.0f} sequences at once on each"
+        lines.append(f"{pool.get('role', 'serve')}: {pool['gpus']} GPUs = {layout(pool)}{spare}{busy}")
+    if best.get("usd_per_month") is not None:
+        lines.append(f"cost: {_money(best['usd_per_hour'])} USD/h, {best['usd_per_month']:,.0f} "
+                     f"USD/month; {_price_words(best.get('prices') or [])}")
+    sure = best.get("confidence") or {}
+    if sure.get("gpus_low") is not None:
+        lines.append(f"confidence: {sure['level']}, {sure['gpus_low']} to {sure['gpus_high']} GPUs "
+                     f"if step times were off by {sure['tpot_error']:.0%}")
+    return lines
+
+
+def _price_words(prices: Sequence[Document]) -> str:
+    return ", ".join(f"{p['gpu']} at {p['usd_per_gpu_hour']:g} ({p['provider']}, {p['as_of']}; "
+                     f"market {p['usd_per_gpu_hour_low']:g} to {p['usd_per_gpu_hour_high']:g})"
+                     for p in prices)
 
 
 def _reasons(infeasible: Iterable[Document]) -> list[tuple[str, int]]:

@@ -24,6 +24,7 @@ OPENAPI = {
 def register_api(app: Flask) -> None:
     """Give an app every resource, its specification, the offline documentation and the probes."""
     # Schemas and parsers of this package are used without Flask, so Flask is imported here.
+    from flask import redirect
     from flask_swagger_ui import get_swaggerui_blueprint
 
     from planner.api import health
@@ -34,5 +35,6 @@ def register_api(app: Flask) -> None:
     for name in RESOURCES:
         api.register_blueprint(import_module(f"planner.api.{name}").blp)
     app.register_blueprint(health.blp)
+    app.add_url_rule("/", "home", lambda: redirect("/docs/"))
     app.register_blueprint(get_swaggerui_blueprint(
         "/docs", "/api/v1/openapi.json", {"app_name": OPENAPI["API_TITLE"], "validatorUrl": None}))

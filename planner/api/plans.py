@@ -138,7 +138,7 @@ class PlanWorkbook(MethodView):
 
     @blp.read({"type": "string", "format": "binary"}, 404, content_type=XLSX)
     def get(self, plan_id: str) -> Response:
-        """The plan as an xlsx whose formulas recalculate it."""
+        """The plan as an xlsx: values, a chart, every assumption with its source."""
         row = find(plan_id)
         from planner.workbook import write_plan  # late: it loads the spreadsheet writer
 

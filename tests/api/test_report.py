@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from planner.report import layout, option_rows, print_estimate, print_plan, why
+from planner.report import layout, option_rows, print_estimate, print_plan, summary_lines
 
 POOL = {"gpu": "b200-sxm-180gb", "replicas": 12, "tensor_parallel": 8, "pipeline_parallel": 2,
         "expert_parallel": 1, "data_parallel": 1}
 OPTION: dict[str, Any] = {
     "rank": 1, "setup": "disaggregated", "weights": "fp8", "kv": "bf16", "gpus": 1024,
-    "pools": [POOL, {**POOL, "gpu": "h100-sxm-80gb"}], "usd_per_hour": 12345.5,
+    "pools": [{**POOL, "gpus": 192}, {**POOL, "gpus": 192, "gpu": "h100-sxm-80gb"}], "usd_per_hour": 12345.5,
     "ttft_ms": {"p90": 1234.5}, "tpot_ms": {"p90": None}, "limited_by": "throughput"}
 
 
@@ -45,12 +45,15 @@ def test_no_solution_is_said() -> None:
     assert "not possible: no_price (1 combinations)" in text
 
 
-@pytest.mark.parametrize(("objective", "words"), [
-    ("cost", "lowest cost, 50 % below the next"), ("gpus", "lowest number of GPUs, shared"),
-    ("power", "lowest power; throughput limits it")])
-def test_why(objective: str, words: str) -> None:
-    second = {**OPTION, "usd_per_hour": 24691.0}
-    assert words in why(plan(OPTION, second, objective=objective))
+def test_the_recommended_option_is_decomposed() -> None:
+    option = {**OPTION, "pools": [{**POOL, "role": "serve", "gpus": 192, "spare_replicas": 1,
+                                   "concurrency_mean": 41.6}],
+              "usd_per_month": 1000.0, "prices": [], "confidence": {
+                  "level": "fitted", "gpus_low": 176, "gpus_high": 208, "tpot_error": 0.09}}
+    lines = summary_lines(plan(option))
+    assert lines[0].startswith("serve: 192 GPUs = 12x b200-sxm-180gb tp8 pp2, 1 of them spare; 42")
+    assert "1,000 USD/month" in lines[1]
+    assert lines[2] == "confidence: fitted, 176 to 208 GPUs if step times were off by 9%"
 
 
 def test_layout_names_degrees_above_one() -> None:
