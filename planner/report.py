@@ -91,7 +91,8 @@ def summary_lines(plan: Document) -> list[str]:
         spare = f", {pool['spare_replicas']} of them spare" if pool.get("spare_replicas") else ""
         running = pool.get("concurrency_mean")
         busy = "" if running is None else f"; {running:,.0f} sequences at once on each"
-        lines.append(f"{pool.get('role', 'serve')}: {pool['gpus']} GPUs = {layout(pool)}{spare}{busy}")
+        role = pool.get("role", "serve")
+        lines.append(f"{role}: {pool['gpus']} GPUs = {layout(pool)}{spare}{busy}")
     if best.get("usd_per_month") is not None:
         lines.append(f"cost: {_money(best['usd_per_hour'])} USD/h, {best['usd_per_month']:,.0f} "
                      f"USD/month; {_price_words(best.get('prices') or [])}")

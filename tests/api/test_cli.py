@@ -81,8 +81,7 @@ class TestPlan:
         result = run("plan", write(tmp_path, plan_body))
         assert result.exit_code == 0, result.output
         assert "2x h100-sxm-80gb tp2" in result.stdout
-        assert "has the lowest cost, 20 % below the next; tpot limits it." in " ".join(
-            result.stdout.split())
+        assert "cost: 8.00 USD/h, 5,840 USD/month" in " ".join(result.stdout.split())
         assert max(map(len, result.stdout.splitlines())) <= 80
 
     def test_json(self, run: Any, tmp_path: Path, plan_body: dict[str, Any]) -> None:

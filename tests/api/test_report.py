@@ -14,7 +14,8 @@ POOL = {"gpu": "b200-sxm-180gb", "replicas": 12, "tensor_parallel": 8, "pipeline
         "expert_parallel": 1, "data_parallel": 1}
 OPTION: dict[str, Any] = {
     "rank": 1, "setup": "disaggregated", "weights": "fp8", "kv": "bf16", "gpus": 1024,
-    "pools": [{**POOL, "gpus": 192}, {**POOL, "gpus": 192, "gpu": "h100-sxm-80gb"}], "usd_per_hour": 12345.5,
+    "pools": [{**POOL, "gpus": 192}, {**POOL, "gpus": 192, "gpu": "h100-sxm-80gb"}],
+    "usd_per_hour": 12345.5,
     "ttft_ms": {"p90": 1234.5}, "tpot_ms": {"p90": None}, "limited_by": "throughput"}
 
 
