@@ -146,12 +146,12 @@ def left_out(points: Sequence[MeasuredPoint], split: Sequence[GoldenRow], catalo
              ) -> list[LeftOut]:
     """Errors with the shipped profiles, and with fits that lacked what they are judged by."""
     base = prior_catalog(catalog)
-    found = _rows("sample", "*", points, _errors(points, catalog))
+    found = _rows("sample", "aggregated", points, _errors(points, catalog))
     found += _rows("configuration", "*", *_folds(points, base))
     found += _by_name("model", points, base, lambda p: p.model or "")
     found += _by_name("gpu", points, base, lambda p: p.gpu or "")
     errors = errors_of([r.measured for r in split], [r.point for r in split], catalog)
-    return found + _rows("setup", "disaggregated", [r.measured for r in split], errors)
+    return found + _rows("sample", "disaggregated", [r.measured for r in split], errors)
 
 
 def _errors(points: Sequence[MeasuredPoint], catalog: Catalog) -> Errors:
