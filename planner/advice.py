@@ -16,7 +16,7 @@ from planner.describe import limiting_pool
 from planner.fleet import Fleet, build_fleet
 from planner.hardware import Gpu
 from planner.pricing import Pricer
-from planner.requests import Layout, PlanRequest, Precisions, Speculative
+from planner.requests import PlanRequest, Precisions, Speculative
 from planner.roofline import Deployment, StepBatch, StepModel
 from planner.search import DEFAULT_TOKEN_BUDGETS, search
 from planner.sizing import Miss, Resources
@@ -60,7 +60,17 @@ def advise(request: PlanRequest, resources: Resources, pricer: Pricer, fleet: Fl
         after = _cheapest(lever.request, _resources(lever.request, resources, pricer), pricer)
         rows.append(_lever_row(lever, fleet, after, pricer))
     rows += _other_gpus(request, resources, pricer, fleet)
+    rows += _unpriced(request, pricer)
     return rows + faster_gpu_trap(request, pricer, fleet)
+
+
+def _unpriced(request: PlanRequest, pricer: Pricer) -> list[dict[str, Any]]:
+    """GPUs of the request that are planned by count because no price fits."""
+    wish = request.pricing
+    where = "".join(f" of {x}" for x in (wish.provider, wish.region) if x)
+    return [_row("no_price", f"{slug} has no {wish.commitment} price{where}: it is planned by "
+                 "count and ranked after what has one.", None, None, None)
+            for slug in request.gpus if pricer.choice(slug) is None]
 
 
 def advise_infeasible(request: PlanRequest, resources: Resources, pricer: Pricer
@@ -184,22 +194,11 @@ def _levers(request: PlanRequest, resources: Resources, fleet: Fleet, metric: st
 
 
 def _kept(request: PlanRequest, fleet: Fleet) -> PlanRequest:
-    """The request narrowed to the recommended setup, GPUs, precision, layouts and budget."""
+    """The request narrowed to the recommended setup, GPUs and precision."""
     sized = fleet.sized
-    layouts = tuple(dict.fromkeys(
-        x for p in fleet.pools for x in _neighbours(p.pool.deployment.layout)))
-    budgets = tuple(p.pool.token_budget for p in fleet.pools if p.pool.token_budget)
-    limits = replace(request.limits, layouts=layouts, token_budgets=budgets or None)
-    return replace(request, setups=(sized.setup,), limits=limits,
+    return replace(request, setups=(sized.setup,),
                    gpus=tuple(dict.fromkeys(p.pool.deployment.gpu.slug for p in fleet.pools)),
                    precisions=(Precisions(sized.weights, sized.kv),))
-
-
-def _neighbours(layout: Layout) -> Iterator[Layout]:
-    """The layout, and half its tensor degree (what less memory may allow)."""
-    yield layout
-    if layout.tensor > 1 and layout.data == 1:
-        yield replace(layout, tensor=layout.tensor // 2)
 
 
 def _budget_levers(kept: PlanRequest, fleet: Fleet) -> Iterator[Lever]:
@@ -296,8 +295,7 @@ def _other_gpus(request: PlanRequest, resources: Resources, pricer: Pricer, flee
     catalog = pricer.catalog
     others = [s for s in OTHER_GPUS if s in catalog.gpus and s not in request.gpus]
     for slug in others[:MOST_OTHER_GPUS]:
-        asked = replace(_kept(request, fleet), gpus=(slug,),
-                        limits=replace(request.limits, layouts=None))
+        asked = replace(_kept(request, fleet), gpus=(slug,))
         chosen = _resources(asked, resources, pricer)
         profile = chosen.profiles[slug, fleet.sized.weights]
         doubt = "" if profile.obtained == "fitted" else " (efficiency assumed, not measured)"

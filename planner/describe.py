@@ -17,11 +17,10 @@ from planner.profile_scope import confidence_of
 from planner.requests import PlanRequest
 from planner.roofline import StepBatch
 from planner.setups.base import Latencies
+from planner.setups.disaggregated import DecodePool, PrefillPool
+from planner.setups.static import Static
 from planner.sizing import Miss, Pool, Source, first_failure
 from planner.units import bytes_to_gib, s_to_ms
-
-ASSUMED_ERROR = 0.25
-"""Relative error taken for a profile that was not measured: the spread of such factors."""
 
 
 def latency_ms(figure: Mapping[str, float]) -> dict[str, float | None]:
@@ -142,21 +141,37 @@ def headroom(seen: Latencies, request: PlanRequest) -> dict[str, float]:
 
 
 def limiting_pool(fleet: Fleet, request: PlanRequest) -> tuple[str, str]:
-    """What binds, and in which pool: that of the pool with the most GPUs."""
+    """What sets the capacity, and in which pool: that of the pool with the most GPUs.
+
+    ``memory`` only where more cache would raise the throughput of a replica.
+    """
     largest = max(fleet.pools, key=lambda p: p.gpus).pool
-    failed = first_failure(_check_of(largest.source), request, largest)
-    if failed == "throughput" and largest.batch_size < largest.table.memory_cap * 0.8:
-        return "throughput", largest.role
-    if failed == "throughput" and largest.role != "prefill" and _memory_bound_cap(largest):
-        return "memory", largest.role
-    return failed or "throughput", largest.role
+    failed = first_failure(_check_of(largest.source), request, largest) or "throughput"
+    if failed == "throughput" and more_cache_helps(largest):
+        failed = "memory"
+    return failed, largest.role
 
 
-def _memory_bound_cap(pool: Pool) -> bool:
-    """Whether the batch limit is what the cache holds, not what the engine allows."""
-    profile = pool.deployment.profile
-    allowed = profile.default_max_sequences * pool.deployment.layout.data
-    return pool.table.memory_cap < allowed
+def more_cache_helps(pool: Pool) -> bool:
+    """Whether twice the batch would carry 5 % more, where memory caps the batch.
+
+    The step of twice the batch is extrapolated linearly: D(2n) = D(n) + 2 (D(n) - D(n/2)).
+    """
+    source, table = pool.source, pool.table
+    allowed = pool.deployment.profile.default_max_sequences * pool.deployment.layout.data
+    if isinstance(source, PrefillPool | Static) or table.memory_cap >= allowed:
+        return False
+    if not source.caps.size or pool.batch_size < int(source.caps[-1]):
+        return False
+    n = pool.batch_size
+    step = float(table.decode_s[n - 1])
+    half = float(table.decode_s[max(n // 2, 1) - 1])
+    prefill = 0.0 if isinstance(source, DecodePool) else (
+        float(table.prefill_s @ table.prompt_weights) * table.occupancy)
+    output = table.workload.output.mean
+    now = n / (output * step + n * prefill)
+    then = 2 * n / (output * (step + 2.0 * (step - half)) + 2 * n * prefill)
+    return then > 1.05 * now
 
 
 def _check_of(source: Source) -> Any:
@@ -177,12 +192,9 @@ def bounds(fleet: Fleet) -> dict[str, str]:
 
 def confidence(fleet: Fleet, request: PlanRequest) -> dict[str, Any]:
     """How sure the option is, and the GPUs if step times were off by the profile's error."""
-    profiles = [p.pool.deployment.profile for p in fleet.pools]
-    level = confidence_of([p.pool.deployment for p in fleet.pools])["level"]
-    error = max(p.tpot_error if p.tpot_error is not None else
-                (0.0 if p.engine == "ideal" else ASSUMED_ERROR) for p in profiles)
-    ttft = [p.ttft_error for p in profiles if p.ttft_error is not None]
-    return {"level": level, "tpot_error": error, "ttft_error": max(ttft, default=None),
+    sure = confidence_of([p.pool.deployment for p in fleet.pools])
+    error = sure["tpot_error"]
+    return {**sure,
             "gpus_low": _gpus_at(fleet, request, 1.0 + error),
             "gpus_high": _gpus_at(fleet, request, 1.0 / (1.0 + error))}
 

@@ -10,6 +10,7 @@ import numpy as np
 from planner.catalog.book import Catalog
 from planner.describe import memory_document
 from planner.engine import IDEAL
+from planner.errors import ContextTooLong
 from planner.hardware import Gpu
 from planner.layouts import check_layout
 from planner.llm import Llm
@@ -42,8 +43,12 @@ def make_estimate(request: EstimateRequest, catalog: Catalog) -> dict[str, Any]:
     deployment = Deployment(llm, gpu, weights, request.kv or llm.native_kv, request.layout, engine,
                             request.power_cap_w, request.fidelity)
     model = StepModel.of(deployment)
+    _check_contexts(llm, request)
     step = model.step(_batch(request))
     documents = _steps(step, request)
+    pool = memory_budget(deployment, utilization=request.memory_utilization).kv_pool_bytes
+    for document, batch in zip(documents, request.batches, strict=True):
+        document["cache_fits"] = cache_fits(deployment, batch, pool)
     body: dict[str, Any] = documents[0] if len(documents) == 1 else {"steps": documents}
     draft = request.speculative and request.speculative.draft_model
     return {**body, **_common(deployment, request, catalog.llm(draft) if draft else None),
@@ -58,6 +63,27 @@ def _batch(request: EstimateRequest) -> StepBatch:
     return StepBatch(column("decodes"), column("context_tokens"), 1.0 + draft,
                      column("prefill_tokens"), column("prefill_sequences"),
                      column("cached_tokens"))
+
+
+def _check_contexts(llm: Llm, request: EstimateRequest) -> None:
+    """Refuse a batch whose sequences are longer than the model was built for."""
+    for i, b in enumerate(request.batches):
+        prompt = b.cached_tokens + b.prefill_tokens / max(b.prefill_sequences, 1)
+        name = "context_tokens" if b.context_tokens >= prompt else "prefill_tokens"
+        if llm.max_context and max(b.context_tokens, prompt) > llm.max_context:
+            place = f"/batches/{i}/{name}" if request.many else f"/batch/{name}"
+            raise ContextTooLong(f"{max(b.context_tokens, prompt):,.0f} tokens are more than the "
+                                 f"{llm.max_context:,} of {llm.slug}", place)
+
+
+def cache_fits(deployment: Deployment, batch: Batch, pool_bytes: float) -> bool:
+    """Whether the caches of a batch fit the pool of one GPU [B]."""
+    ranks = deployment.layout.data
+    prompt = batch.cached_tokens + batch.prefill_tokens / max(batch.prefill_sequences, 1)
+    prompts = batch.prefill_sequences if batch.prefill_tokens else 0
+    need = (batch.decodes * sequence_bytes_per_gpu(deployment, batch.context_tokens)
+            + prompts * sequence_bytes_per_gpu(deployment, prompt)) / ranks
+    return need <= pool_bytes
 
 
 def _steps(step: Step, request: EstimateRequest) -> list[dict[str, Any]]:

@@ -18,9 +18,9 @@ def layouts(llm: Llm, gpu: Gpu, limits: Limits) -> tuple[Layout, ...]:
     """Candidate layouts, smallest first.
 
     Tensor parallelism stays inside a node (or the link domain, where that is larger) and divides
-    the query heads; pipeline stages are tried where cards talk over PCIe or the model needs more
-    than one tensor group; data-parallel attention is tried for MoE models, whose experts it
-    spreads and whose latent caches tensor parallelism would only replicate.
+    the query heads; pipeline stages are tried inside a node, and beyond where the weights fit no
+    node (a better link never takes a choice away); data-parallel attention is tried for MoE
+    models, whose experts it spreads and whose latent caches tensor parallelism would replicate.
     """
     if limits.layouts is not None:
         for place, layout in enumerate(limits.layouts):
@@ -60,12 +60,8 @@ def check_layout(llm: Llm, layout: Layout, pointer: str) -> None:
 
 
 def _worth_staging(llm: Llm, gpu: Gpu, tensor: int, stages: int) -> bool:
-    """Whether stages stay in one node, or the model needs more than one.
-
-    Over slow links stages replace tensor parallelism inside a node; a fleet of whole nodes per
-    replica is only for weights that fit no node.
-    """
-    node = max(gpu.node_gpus, gpu.link_domain_gpus)
+    """Whether stages stay in one node, or the model needs more than one."""
+    node = gpu.node_gpus
     return tensor * stages <= node or llm.total_params > 0.5 * node * gpu.memory_bytes
 
 
@@ -78,12 +74,10 @@ def _tensor_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
 
 
 def _pipeline_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
-    """Two and more stages for slow links, or when one tensor group cannot hold the weights."""
+    """Two and four stages inside a node; more where the weights need more than a node."""
     reach = min(max(gpu.link_domain_gpus, gpu.node_gpus), limits.max_tensor_parallel)
     crowded = llm.total_params * 0.5 > 0.8 * reach * gpu.memory_bytes
     wide = llm.total_params * 2.0 > 0.5 * reach * gpu.memory_bytes
-    if not (gpu.link_domain_gpus <= 2 or wide or crowded):
-        return
     most = 32 if crowded else min(limits.max_pipeline_parallel, 8 if wide else 4)
     for p in (2, 4, 8, 16, 32):
         if p <= min(most, llm.layers):

@@ -8,6 +8,10 @@ from typing import Any
 from planner.llm import Llm
 from planner.roofline import Deployment
 
+KINDS = frozenset({"dense", "moe", "mla", "recurrent"})
+EXTRAPOLATED_ERROR, ASSUMED_ERROR = 0.2, 0.25
+"""Least relative TPOT errors where a fit is stretched, and where nothing was measured: leaving out
+whole models errs by 0.21, whole GPUs by 0.16 (docs/accuracy.md)."""
 _LEVELS = ("measured", "fitted", "extrapolated", "assumed")
 
 
@@ -25,19 +29,30 @@ def kinds_of(llm: Llm) -> set[str]:
 def level_of(deployment: Deployment) -> str:
     """``measured``, ``fitted``, ``extrapolated`` or ``assumed``.
 
-    Extrapolated: the profile was fitted, but on no model with these kinds of layers.
+    Extrapolated: the profile was fitted, but not on this GPU, or on no model with these kinds of
+    layers. A profile fitted from a user's own results names no GPU and holds where it is asked for.
     """
     profile = deployment.profile
-    if profile.obtained == "fitted":
-        unseen = kinds_of(deployment.llm) - set(profile.fitted_on.split())
-        return "extrapolated" if unseen else "fitted"
-    return profile.obtained
+    if profile.obtained != "fitted":
+        return profile.obtained
+    seen = set(profile.fitted_on.split())
+    alike = not seen - KINDS or deployment.gpu.slug in seen
+    return "fitted" if alike and kinds_of(deployment.llm) <= seen else "extrapolated"
+
+
+def tpot_error_of(deployment: Deployment) -> float:
+    """Relative TPOT error to expect: the profile's, and more where it is stretched."""
+    profile = deployment.profile
+    if profile.engine == "ideal":
+        return 0.0
+    floor = {"measured": 0.0, "fitted": 0.0, "extrapolated": EXTRAPOLATED_ERROR}.get(
+        level_of(deployment), ASSUMED_ERROR)
+    return max(profile.tpot_error or floor, floor)
 
 
 def confidence_of(deployments: Sequence[Deployment]) -> dict[str, Any]:
     """The least sure level of some deployments and their largest known errors."""
     level = max((level_of(d) for d in deployments), key=_LEVELS.index)
-    tpot = [d.profile.tpot_error for d in deployments if d.profile.tpot_error is not None]
     ttft = [d.profile.ttft_error for d in deployments if d.profile.ttft_error is not None]
-    return {"level": level, "tpot_error": max(tpot, default=None),
+    return {"level": level, "tpot_error": max(map(tpot_error_of, deployments)),
             "ttft_error": max(ttft, default=None)}

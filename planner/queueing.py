@@ -16,6 +16,8 @@ from scipy.special import gammainc, ndtr
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+WINDOW_TOKENS = 256.0
+"""[token] over which the time per output token of a request is averaged."""
 NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
 UNSTABLE = 1e12
@@ -208,8 +210,10 @@ class Chain:
            arrival_cv2: float = 1.0, stall_s2: Array | float = 0.0) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
 
-        While a request writes ``o`` tokens, ``lambda o tpot`` others are prefilled, Poisson, each
-        stalling it by S; so its own TPOT varies by ``lambda tpot E[S^2] / o``.
+        While a request writes w tokens, ``lambda w tpot`` others are prefilled, Poisson, each
+        stalling it by S; so its own TPOT varies by ``lambda tpot E[S^2] / w``. A window of
+        :data:`WINDOW_TOKENS` is taken for every request: short answers vary more and long ones
+        less, and a target on TPOT must not get easier because answers grow.
 
         Parameters
         ----------
@@ -223,7 +227,7 @@ class Chain:
         logs = np.cumsum(np.log(utilization)) / peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        sigma = np.sqrt(rate_per_s * tpot_s * stall_s2 / output_tokens)
+        sigma = np.sqrt(rate_per_s * tpot_s * stall_s2 / WINDOW_TOKENS)
         return cls(n, tpot_s, load, output_tokens, sigma, np.exp(logs - top), math.exp(-top),
                    utilization, ratio)
 

@@ -49,7 +49,7 @@ PREFILL_BATCHES = (1, 2, 4, 8)
 PACKED_TOKENS = 2048
 """[token] mean tokens of a packed pass beyond which packing only adds latency: far above the
 prompt length where a prefill turns compute-bound (DistServe, OSDI 2024, section 3.1)."""
-DECODE_CANDIDATES = 3
+DECODE_CANDIDATES = 5
 """Decode layouts per GPU type that are paired with every prefill pool."""
 E2E_SPLITS = (0.95, 0.85, 0.7, 0.5, 0.3)
 """Shares of an end-to-end target that the decode pool may take."""
@@ -282,7 +282,8 @@ def _decode_pools(request: PlanRequest, tables: list[Table],
         else:
             pools.append(_pool("decode", table, answer, None, source, request))
     pools.sort(key=lambda p: (spared_gpus(p, request), float(p.table.decode_s[0])))
-    return pools[:DECODE_CANDIDATES]
+    fastest = sorted(pools, key=lambda p: float(p.table.decode_s[0]))[:1]
+    return pools[:DECODE_CANDIDATES] + [p for p in fastest if p not in pools[:DECODE_CANDIDATES]]
 
 
 def _values(request: PlanRequest, resources: Resources, slugs: tuple[str, str]

@@ -203,5 +203,10 @@ class Workload:
         return max(prompt, 0.0) + max(second - mean**2, 0.0)
 
     def slo(self, metric: str) -> Slo | None:
-        """The target of a metric, None when there is none."""
+        """The target of a metric, None when there is none.
+
+        Answers of one token have no time between tokens, so TPOT and gaps have no target then.
+        """
+        if metric in ("tpot", "itl") and self.output.max <= 1.0:
+            return None
         return next((s for s in self.slos if s.metric == metric), None)

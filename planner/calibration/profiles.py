@@ -29,12 +29,26 @@ _OVERHEADS = ("layer_s", "moe_layer_s", "step_s")
 
 @dataclass(frozen=True, slots=True)
 class EngineFit:
-    """One engine on one GPU: its points and their fit."""
+    """One engine on one family of GPUs: its points and their fit.
+
+    GPUs of one family share the die (H100 and H200), so they share constants: the one with more
+    bandwidth then never decodes slower. ``gpu`` stands for the family.
+    """
 
     engine: str
     gpu: Gpu
     points: tuple[MeasuredPoint, ...]
     fitted: Fitted
+
+    @property
+    def family(self) -> str:
+        """Architecture name, as profiles select by it."""
+        return self.gpu.architecture.lower()
+
+    @property
+    def gpus(self) -> list[str]:
+        """Slugs of the GPUs that were measured."""
+        return sorted({p.gpu or "" for p in self.points})
 
     @property
     def precisions(self) -> set[str]:
@@ -43,15 +57,16 @@ class EngineFit:
 
 
 def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog) -> list[EngineFit]:
-    """Fit every engine and GPU with enough points; the catalog's profiles are the prior."""
+    """Fit every engine and family with enough points; the catalog's profiles are the prior."""
     groups: dict[tuple[str, str], list[MeasuredPoint]] = {}
     for point in points:
         if point.engine and point.gpu:
-            groups.setdefault((point.engine, point.gpu), []).append(point)
+            family = catalog.gpu(point.gpu).architecture.lower()
+            groups.setdefault((point.engine, family), []).append(point)
     fits = []
-    for (engine, slug), members in sorted(groups.items()):
+    for (engine, _), members in sorted(groups.items()):
         if len(members) >= MIN_POINTS:
-            gpu = catalog.gpu(slug)
+            gpu = catalog.gpu(members[0].gpu or "")
             prior = priors(catalog, engine, gpu)
             fits.append(EngineFit(engine, gpu, tuple(members), fit(members, catalog, prior)))
     return fits
@@ -71,16 +86,21 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
         key = "bf16" if precision == "*" else precision
         known = key in result.precisions
         made.append(replace(
-            prior[key], slug=f"{result.engine}-{result.gpu.slug}-{precision.replace('*', 'any')}",
-            gpu=result.gpu.slug, precision=precision, expert_imbalance=1.0,
+            prior[key], slug=profile_slug(result.engine, result.family, precision),
+            gpu=result.family, precision=precision, expert_imbalance=1.0,
             obtained="fitted" if known else "assumed", **step_fields(result.fitted.step, key),
             **first_token_fields(result.fitted.first_token),
             tpot_error=round(max(result.fitted.tpot_left_out, 0.0 if known else UNSEEN_ERROR), 4),
             ttft_error=round(result.fitted.ttft_left_out, 4),
             train_error=round(result.fitted.tpot_train, 4), points=result.fitted.points,
-            fitted_on=" ".join(sorted(seen)), source=_source(result, source, known),
-            as_of=as_of))
+            fitted_on=" ".join([*sorted(seen), *result.gpus]),
+            source=_source(result, source, known), as_of=as_of))
     return made
+
+
+def profile_slug(engine: str, family: str, precision: str) -> str:
+    """The slug of a family's profile."""
+    return f"{engine}-{family.replace(' ', '-')}-{precision.replace('*', 'any')}"
 
 
 def _source(result: EngineFit, source: str, known: bool) -> str:
@@ -133,7 +153,7 @@ def _family_row(profile: EngineProfile, family: Sequence[EngineFit], error: floa
     precision = profile.precision if profile.precision in PRECISIONS else "bf16"
     step, first = _mean([f.fitted.step for f in family]), _mean(
         [f.fitted.first_token for f in family])
-    names = ", ".join(f.gpu.slug for f in family)
+    names = ", ".join(slug for f in family for slug in f.gpus)
     return replace(profile, **step_fields(step, precision), **first_token_fields(first),
                    expert_imbalance=1.0, obtained="assumed", as_of=as_of,
                    tpot_error=max(error, FAMILY_ERROR),
@@ -154,7 +174,7 @@ def _engine_row(profile: EngineProfile, own: Sequence[EngineFit], catalog: Catal
     return replace(profile, **scaled, **first_token_fields(first), obtained="assumed",
                    tpot_error=max(error, UNFITTED_ERROR), as_of=as_of,
                    source=f"{profile.source}; overheads as fitted on "
-                   f"{', '.join(f.gpu.slug for f in own)}")
+                   f"{', '.join(slug for f in own for slug in f.gpus)}")
 
 
 def _mean(vectors: Sequence[Array]) -> Array:
@@ -162,13 +182,13 @@ def _mean(vectors: Sequence[Array]) -> Array:
 
 
 def left_out_gpu(fits: Sequence[EngineFit], catalog: Catalog) -> float:
-    """Median TPOT error when each GPU is predicted from the engine's other GPUs.
+    """Median TPOT error when each family is predicted from the engine's other families.
 
-    Alone, a GPU is predicted from the prior.
+    Alone, a family is predicted from the prior.
     """
     errors = []
     for target in fits:
-        others = [f.fitted.step for f in fits if f.gpu.slug != target.gpu.slug]
+        others = [f.fitted.step for f in fits if f.family != target.family]
         bounds = step_bounds(priors(catalog, target.engine, target.gpu), False)
         constants = _mean(others) if others else np.exp(bounds.prior)
         tpot = np.array([p.tpot_s for p in target.points])

@@ -64,14 +64,13 @@ class Chunked(Continuous):
         return np.interp(self.table.n[: self.size], self.table.n[at], seconds)
 
     def tpot(self, rate_per_s: float) -> Array | None:
-        """Mean step over the tokens a sequence gets from it."""
+        """Mean step over the tokens a sequence gets from it, up to the batch that leaves room."""
         tokens_per_s = rate_per_s * self.workload.new_prompt.mean
         left = 1.0 - tokens_per_s * self.extra_per_token
-        if left[0] <= 0:
-            return None
-        step = np.where(left > 0, self.decode / np.maximum(left, 1e-9), 1e9)
-        full = tokens_per_s * step / self.space >= 1.0
-        return np.where(full, 1e9, step) / self.per_step[: self.size]
+        step = self.decode / np.where(left > 0, left, 1.0)
+        open_rows = (left > 0) & (tokens_per_s * step / self.space < 1.0)
+        rows = self.size if open_rows.all() else int(np.argmin(open_rows))
+        return step[:rows] / self.per_step[:rows] if rows else None
 
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens."""

@@ -91,7 +91,8 @@ class Continuous(ABC):
         tpot = self.tpot(rate_per_s)
         if tpot is None:
             return None
-        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, self.stall_s2())
+        stalls = np.broadcast_to(self.stall_s2(), (self.size,))[: len(tpot)]
+        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, stalls)
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -100,7 +101,10 @@ class Continuous(ABC):
         chain = self.chain(rate_per_s, cv2)
         if chain is None:
             return Verdict(False, 0, "throughput")
-        index = self.caps - 1
+        caps = self.caps[self.caps <= len(chain.n)]
+        if not caps.size:
+            return Verdict(False, 0, "throughput")
+        index = caps - 1
         held = {"throughput": chain.ratio[index] < 1.0}
         target = self.workload.slo("tpot")
         if target:
@@ -118,7 +122,7 @@ class Continuous(ABC):
         The largest cap is tried alone first: where it holds and nothing else is left to ask, no
         other is needed.
         """
-        answer = np.zeros(len(self.caps), dtype=bool)
+        answer = np.zeros(len(chain.n), dtype=bool)[self.caps[self.caps <= len(chain.n)] - 1]
         for chosen in (places,) if self._slow() else (places[-1:], places[:-1]):
             if answer.any() or not chosen.size:
                 break
@@ -134,7 +138,7 @@ class Continuous(ABC):
             return Verdict(False, 0, _first_failure(held))
         slow = self._slow()
         if not slow:
-            return Verdict(True, int(self.caps[good][-1]))
+            return Verdict(True, int(self.caps[np.flatnonzero(good)[-1]]))
         failed = ""
         for place in np.flatnonzero(good)[::-1]:
             if place % SLOW_STRIDE:
@@ -206,7 +210,7 @@ class Continuous(ABC):
         chain = self.chain(rate_per_s, cv2)
         if chain is None:
             return None
-        if chain.ratio[cap - 1] >= 1.0:
+        if cap > len(chain.n) or chain.ratio[cap - 1] >= 1.0:
             return None
         return self._latencies(chain, rate_per_s, cv2, cap, list(self.workload.slos))
 

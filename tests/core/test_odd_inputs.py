@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner import planning
 from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import parse_plan
-from planner.errors import PlannerError
+from planner.errors import ContextTooLong, PlannerError
 from planner.planning import PlanResult, make_plan
 
 SIGNED = ("headroom", "kv_pool_gib")
@@ -189,12 +189,45 @@ def test_any_request(rate, prompt, output, cv, hit, percentile, ttft, tpot, setu
 
 
 @pytest.mark.parametrize("batch", [
-    {"decodes": 1}, {"decodes": 1000000, "context_tokens": 1e8}, {"prefill_tokens": 1e8},
+    {"decodes": 1}, {"decodes": 1000000, "context_tokens": 8000}, {"prefill_tokens": 8000},
     {"prefill_tokens": 0.5}, {"prefill_tokens": 1, "prefill_sequences": 1000000},
-    {"prefill_tokens": 1, "cached_tokens": 1e8}])
+    {"prefill_tokens": 1, "cached_tokens": 8000}])
 @pytest.mark.parametrize("fidelity", ["napkin", "operator"])
 def test_odd_steps(batch, fidelity):
+    """Steps that no server runs still have a finite time; what does not fit says so."""
     for model in ("llama-3.1-8b", "deepseek-v3", "nemotron-h-56b-8k"):
         assert_sound({k: v for k, v in estimate(
             model=model, gpu="h100-sxm-80gb", batch=batch, fidelity=fidelity, tensor_parallel=8,
             prompt_tokens=1, output_tokens=1, max_batched_tokens=1).items() if k != "memory"})
+
+
+@pytest.mark.parametrize("batch", [{"decodes": 1, "context_tokens": 1e8},
+                                   {"prefill_tokens": 1e8},
+                                   {"prefill_tokens": 1, "cached_tokens": 1e8}])
+def test_longer_than_the_model_was_built_for_is_refused(batch):
+    with pytest.raises(ContextTooLong, match="131,072"):
+        estimate(model="llama-3.1-8b", gpu="h100-sxm-80gb", batch=batch)
+
+
+def test_a_batch_beyond_the_cache_says_so():
+    assert estimate(model="llama-3.1-8b", gpu="h100-sxm-80gb",
+                    batch={"decodes": 1000, "context_tokens": 100000})["cache_fits"] is False
+
+
+def test_more_memory_never_needs_more_gpus_under_a_small_budget():
+    """Rows that leave no room for a chunk must not outweigh the ones that do."""
+    def gpus(**limits):
+        return make_plan(parse_plan(R(10, 1500, 250, slo={"ttft_ms": 1000, "tpot_ms": 40}, setups=["chunked"],
+                      gpus=["h100-sxm-80gb"], limits={"token_budgets": [512], **limits})
+                    ).options[0]["gpus"]
+    assert gpus(memory_utilization=0.9) <= gpus(memory_utilization=0.6)
+    assert gpus() <= gpus(max_sequences=128)
+
+
+def test_longer_answers_never_need_fewer_gpus():
+    counts = [make_plan(parse_plan(R(
+        30, 2000, output, slo={"ttft_ms": 1000, "tpot_ms": 50}, setups=[setup],
+        model="llama-3.1-70b")), catalog()).options[0]["gpus"]
+              for setup in ("colocated", "chunked") for output in (1, 2, 8, 32, 128, 512)]
+    assert counts[:6] == sorted(counts[:6])
+    assert counts[6:] == sorted(counts[6:])
