@@ -217,9 +217,9 @@ def test_a_batch_beyond_the_cache_says_so():
 def test_more_memory_never_needs_more_gpus_under_a_small_budget():
     """Rows that leave no room for a chunk must not outweigh the ones that do."""
     def gpus(**limits):
-        return make_plan(parse_plan(R(10, 1500, 250, slo={"ttft_ms": 1000, "tpot_ms": 40}, setups=["chunked"],
-                      gpus=["h100-sxm-80gb"], limits={"token_budgets": [512], **limits})
-                    ).options[0]["gpus"]
+        body = R(10, 1500, 250, slo={"ttft_ms": 1000, "tpot_ms": 40}, setups=["chunked"],
+                 limits={"token_budgets": [512], **limits})
+        return make_plan(parse_plan(body), catalog()).options[0]["gpus"]
     assert gpus(memory_utilization=0.9) <= gpus(memory_utilization=0.6)
     assert gpus() <= gpus(max_sequences=128)
 
