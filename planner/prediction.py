@@ -162,11 +162,17 @@ def _finite(value: float) -> float | None:
 
 
 def running_cap(deployment: Deployment, context: Array) -> Array:
-    """Sequences whose cache fits the pool at a context [token]; the engine's limit at most."""
-    memory = memory_budget(deployment)
-    each = np.array([sequence_bytes_per_gpu(deployment, float(c)) for c in context])
-    fit = np.floor(max(memory.kv_pool_bytes, 0.0) / np.maximum(each, 1e-9))
+    """Sequences whose cache fits the pool at a context [token]; the engine's limit at most.
+
+    A benchmark ran, so where the stated layout cannot even hold the weights the statement is taken
+    to be wrong and memory is not asked.
+    """
     limit = deployment.profile.default_max_sequences
+    memory = memory_budget(deployment)
+    if not memory.fits:
+        return np.full(len(context), float(limit * deployment.layout.data))
+    each = np.array([sequence_bytes_per_gpu(deployment, float(c)) for c in context])
+    fit = np.floor(memory.kv_pool_bytes / np.maximum(each, 1e-9))
     return np.asarray(np.clip(fit, 1.0, limit) * deployment.layout.data)
 
 

@@ -290,6 +290,10 @@ class Chain:
         index = int(np.searchsorted(np.cumsum(self._tokens(cap)), share - 1e-12))
         return float(values[min(index, cap - 1)])
 
+    def mean_tpot(self, cap: int) -> float:
+        """Mean time per output token [s] over the tokens: E[n] over the throughput (Little)."""
+        return float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
+
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...]) -> list[float]:
         """Percentiles [s] of the TPOT of requests: over states, and within them."""
         tokens = self._tokens(cap)

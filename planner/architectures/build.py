@@ -30,8 +30,9 @@ from planner.architectures.mla import deepseek, deepseek_v2, tied_dense
 from planner.architectures.moe import MOE, dbrx, hunyuan_moe, mimo_v2, minimax_m3, step3
 from planner.architectures.names import MODEL_TYPES, NESTED_DEFAULTS
 from planner.architectures.nas import decilm
+from planner.architectures.needs import checked
 from planner.architectures.parts import Body, grouped
-from planner.errors import InvalidValue, NoDecodePhase, UnknownArchitecture
+from planner.errors import IncompleteConfig, InvalidValue, NoDecodePhase, UnknownArchitecture
 from planner.llm import Llm, Role, Weight
 
 Builder = Callable[[Fields], Body]
@@ -90,6 +91,9 @@ _CLASSES: Final[dict[str, Builder]] = {
 }
 _FAMILIES: Final[dict[str, Builder]] = {
     **_CLASSES, **{kind: _CLASSES[name] for kind, name in MODEL_TYPES.items()}}
+
+_DTYPES: Final = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32",
+                  "float": "fp32", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
 
 _ENCODER: Final = re.compile(
     r"(ForSequenceClassification|ForTokenClassification|ForMaskedLM|ForQuestionAnswering|"
@@ -151,8 +155,8 @@ def from_config(config: Mapping[str, Any], *, slug: str | None = None, hf_id: st
         raise InvalidValue("the config must be a JSON object", "/hf_config")
     top = Fields(config)
     text = text_section(top)
-    architecture, builder = _family(top, text)
-    body = builder(_with_outer_keys(top, text))
+    architecture, found = _family(top, text)
+    body = _FAMILIES[found](checked(_with_outer_keys(top, text), found, architecture))
     listed = config.get("_name_or_path")
     hf_id = hf_id or (listed if isinstance(listed, str) and 0 < len(listed) < 200 else None)
     title = name or (hf_id.rsplit("/", 1)[-1] if hf_id else architecture)
@@ -172,13 +176,13 @@ def _with_outer_keys(top: Fields, text: Fields) -> Fields:
     return replace(text, data=data, defaults=missing)
 
 
-def _family(top: Fields, text: Fields) -> tuple[str, Builder]:
+def _family(top: Fields, text: Fields) -> tuple[str, str]:
     names, own = class_names(top, text), class_of(top)
     first = own[0] if own else (names[0] if names else "")
     found = next((n for n in names if n in _FAMILIES), None)
     _refuse_others(first, names, top.data.get("is_encoder_decoder") is True and not found)
     if found is not None:
-        return first, _FAMILIES[found]
+        return first, found
     raise UnknownArchitecture(
         f"no rules for the class {show(first or None)} with model_type "
         f"{show(top.data.get('model_type'))}; it can be given by its fields instead "
@@ -225,6 +229,13 @@ def _assemble(body: Body, identity: tuple[str, str, str | None, str], top: Field
 
 def _dtype(top: Fields, text: Fields) -> str:
     """Type of what is not quantized; bf16 when the config does not say."""
-    names = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
-    found = text.text("dtype", "torch_dtype") or top.text("dtype", "torch_dtype") or "bfloat16"
-    return names.get(found.removeprefix("torch."), "bf16")
+    for section in (text, top):
+        name, found = section.find("dtype", "torch_dtype")
+        if found is not None:
+            known = isinstance(found, str) and found.removeprefix("torch.") in _DTYPES
+            if not known:
+                raise IncompleteConfig(
+                    f"{name} {show(found)} does not say how wide the weights are; known: "
+                    f"{', '.join(_DTYPES)}", section.at(name))
+            return _DTYPES[found.removeprefix("torch.")]
+    return "bf16"

@@ -22,7 +22,7 @@ from planner.architectures.parts import (
     norm,
     present,
 )
-from planner.errors import InvalidValue
+from planner.errors import IncompleteConfig, InvalidValue
 from planner.llm import FeedForward, LayerGroup, Role, Weight
 
 
@@ -46,6 +46,9 @@ def gemma4(f: Fields) -> Body:
 def _layer4(f: Fields, s: Shape, *, slides: bool, reuses: bool) -> LayerGroup:
     wide = f.flag("use_double_wide_mlp") and reuses
     width = f.count("intermediate_size") * (2 if wide else 1)
+    if f.has("num_experts") and not f.has("enable_moe_block"):
+        raise IncompleteConfig("the config has num_experts and lacks enable_moe_block",
+                               f.at("enable_moe_block"))
     moe = f.flag("enable_moe_block")
     ffn = _beside(f, s.hidden, width) if moe else dense(s.hidden, width)
     ple = f.count("hidden_size_per_layer_input", default=0, low=0)
@@ -57,6 +60,7 @@ def _layer4(f: Fields, s: Shape, *, slides: bool, reuses: bool) -> LayerGroup:
 
 def _beside(f: Fields, hidden: int, width: int) -> FeedForward:
     """Experts and a dense FFN read the same input; the router scales its input and output."""
+    f.count("moe_intermediate_size")
     routed = experts(f, _Rules(source="Gemma4TextConfig"), hidden)
     return replace(routed, weights=(
         *routed.weights, *mlp(hidden, width), *norm(hidden + routed.experts, "router_scales")))

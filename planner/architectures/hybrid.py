@@ -37,7 +37,7 @@ from planner.architectures.recurrent import (
     lightning,
     short_conv,
 )
-from planner.errors import InvalidValue
+from planner.errors import IncompleteConfig, InvalidValue
 from planner.llm import FeedForward, LayerGroup, Mixer
 
 _NEXT: Final = Rules(source="Qwen3-Next model card", sparse=sparse_layers, shared_gate=True)
@@ -85,7 +85,7 @@ def nemotron_h(f: Fields) -> Body:
     Source: transformers ``modeling_nemotron_h.py``; ``hybrid_override_pattern`` (M, *, -, E).
     """
     kinds = _nemotron_kinds(f)
-    s = shape(replace(f, data={**f.data, "num_hidden_layers": len(kinds)}))
+    s = shape(replace(f, data={**f.data, "num_hidden_layers": len(kinds)}), 128)
     layers = [_nemotron_layer(f, s, kind) for kind in kinds]
     return replace(_body(f, s, layers), extra=_nemotron_mtp(f, s))
 
@@ -145,7 +145,7 @@ def _nemotron_experts(f: Fields, hidden: int) -> FeedForward:
     return Moe(
         hidden=hidden, experts=f.count("n_routed_experts"), active=f.count("num_experts_per_tok"),
         width=f.count("moe_intermediate_size"), gated=False, router_bias=True,
-        shared=f.count("moe_shared_expert_intermediate_size", default=0, low=0),
+        shared=f.count("moe_shared_expert_intermediate_size", low=0),
         latent=f.optional("moe_latent_size")).feed_forward()
 
 
@@ -214,7 +214,7 @@ def minimax(f: Fields) -> Body:
     s = shape(f)
     kinds = f.words("layer_types", length=s.layers)
     listed = f.counts("attn_type_list", length=s.layers) or [
-        int(kinds[i] == "full_attention") if kinds else int(i % 2 == 1) for i in range(s.layers)]
+        int(kind == "full_attention") for kind in kinds or ()]
     ffn = experts(f, Rules(source="MiniMaxConfig", shared_width=("shared_intermediate_size",)),
                   s.hidden)
     linear = lightning(s.hidden, s.heads, s.head_dim)
@@ -263,7 +263,11 @@ def _kimi_full(f: Fields, conf: Fields, count: int) -> set[int]:
     kinds = f.words("layer_types", length=count)
     if kinds is not None:
         return {i + 1 for i, kind in enumerate(kinds) if kind == "full_attention"}
-    return {i for i in conf.items("full_attn_layers") or [] if isinstance(i, int)}
+    listed = conf.items("full_attn_layers")
+    if listed is None:
+        raise IncompleteConfig("the config lacks full_attn_layers: which layers keep a cache",
+                               conf.at("full_attn_layers"))
+    return {i for i in listed if isinstance(i, int)}
 
 
 def _kimi_experts(f: Fields, hidden: int) -> FeedForward:

@@ -18,6 +18,7 @@ from planner.architectures.decoder import (
     sparse_layers,
 )
 from planner.architectures.parts import Body, dense, layer, mtp_params, norm, present
+from planner.errors import IncompleteConfig
 from planner.llm import KvStream, LayerGroup, Mixer, Role, Weight
 
 
@@ -133,7 +134,7 @@ def _build(f: Fields, rules: Rules) -> Body:
     base, layers = latent(f), f.layers()
     routed = sparse_layers(f, layers)
     sparse = f.optional("index_topk") is not None
-    owners = f.words("indexer_types", length=layers) or ["full"] * layers
+    owners = f.words("indexer_types", length=layers) or _owners(f, layers)
     body: list[LayerGroup] = []
     for moe, owner in zip(routed, owners, strict=True):
         mixer = with_index(f, base, own=owner == "full") if sparse else base.mixer()
@@ -141,6 +142,16 @@ def _build(f: Fields, rules: Rules) -> Body:
             base.hidden, f.count("intermediate_size"))
         body.append(layer(mixer, ffn, norm(2 * base.hidden)))
     return finish(f, base.hidden, tuple(body))
+
+
+def _owners(f: Fields, layers: int) -> list[str]:
+    """Transformers GlmMoeDsaConfig: every ``index_topk_freq``-th layer chooses, or a pattern."""
+    if f.has("index_topk_pattern"):
+        raise IncompleteConfig("index_topk_pattern is not read here; give indexer_types",
+                               f.at("indexer_types"))
+    every = max(1, f.count("index_topk_freq", default=1, low=0))
+    offset = f.count("index_skip_topk_offset", default=2, low=0)
+    return ["shared" if max(i - offset + 1, 0) % every else "full" for i in range(layers)]
 
 
 def finish(f: Fields, hidden: int, layers: tuple[LayerGroup, ...]) -> Body:

@@ -151,7 +151,7 @@ def dbrx(f: Fields) -> Body:
     """
     attn = f.section("attn_config") or Fields({}, f.at("attn_config"))
     ffn = f.section("ffn_config") or Fields({}, f.at("ffn_config"))
-    s = shape(replace(f, data={**f.data, "n_head_kv": attn.optional("kv_n_heads")}))
+    s = shape(replace(f, data={**f.data, "n_head_kv": attn.count("kv_n_heads")}))
     half = experts(Fields({**ffn.data, "moe_intermediate_size": ffn.count("ffn_hidden_size")},
                           ffn.pointer), Rules(source="DbrxConfig"), s.hidden)
     one = layer(attention(f, Rules(source="DbrxConfig"), s, None).mixer(), half,

@@ -53,6 +53,9 @@ def section_of(top: Fields, text: Fields) -> Fields | None:
             found = part.section(name)
             if found is not None:
                 return found
+            if part.data.get(name) is not None:
+                # An empty object says that something is quantized, not how.
+                return Fields({}, part.at(name))
     return None
 
 

@@ -190,7 +190,7 @@ def _profiles(catalog: Catalog) -> list[dict[str, Any]]:
     """Fitted engines and GPUs with their error on left-out configurations."""
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for profile in sorted(catalog.engines.values(), key=lambda p: p.slug):
-        if profile.points and profile.gpu in catalog.gpus and profile.obtained != "assumed":
+        if profile.points and profile.obtained != "assumed":
             found.setdefault((profile.engine, profile.gpu, profile.points), {
                 "engine": profile.engine, "gpu": profile.gpu, "points": profile.points,
                 "train_error": profile.train_error, "tpot_error": profile.tpot_error,

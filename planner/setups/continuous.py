@@ -122,7 +122,7 @@ class Continuous(ABC):
         The largest cap is tried alone first: where it holds and nothing else is left to ask, no
         other is needed.
         """
-        answer = np.zeros(len(chain.n), dtype=bool)[self.caps[self.caps <= len(chain.n)] - 1]
+        answer = np.zeros(int((self.caps <= len(chain.n)).sum()), dtype=bool)
         for chosen in (places,) if self._slow() else (places[-1:], places[:-1]):
             if answer.any() or not chosen.size:
                 break
@@ -173,7 +173,7 @@ class Continuous(ABC):
               ) -> dict[str, float]:
         """Gap between two tokens [s]: that of a step, or longer when a prefill falls into it."""
         column = self.gap(chain.tpot_s)[:cap]
-        base = figures(chain.mean_running(cap) / max(chain.load, 1e-300), levels,
+        base = figures(chain.mean_tpot(cap), levels,
                        [chain.token_percentile(column, cap, p / 100.0) for p in levels])
         share, stall, weights, _ = self.stalls(rate_per_s, chain.mean_running(cap))
         return gap_percentiles(stall, weights, share, base)
@@ -193,7 +193,7 @@ class Continuous(ABC):
         running = chain.mean_running(cap)
         wait, latency = self.prefill(rate_per_s, cv2, np.array([running]))
         ttft = float(wait.mean_s[0]) + float(latency[0] @ self.table.prompt_weights)
-        return ttft, running / max(chain.load, 1e-300)
+        return ttft, chain.mean_tpot(cap)
 
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
@@ -226,10 +226,9 @@ class Continuous(ABC):
         mean = float(one.mean_s) + float(latency[0] @ weights)
         ttft = figures(mean, levels, sum_percentiles(one, latency[0], weights, levels))
         tpot_values = chain.tpot_percentiles(cap, levels)
-        tpot = figures(running / max(chain.load, 1e-300), levels, tpot_values)
+        tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
         itl = self._gaps(chain, rate_per_s, cap, levels)
         load = self.stalls(rate_per_s, running)[3]
-        tpot["mean"] = min(max(tpot["mean"], float(chain.tpot_s[0])), float(chain.tpot_s[cap - 1]))
         itl["mean"] = max(itl["mean"], tpot["mean"])
         return Latencies(ttft, tpot, itl, e2e_figures(ttft, tpot, self.workload), running, load,
                          {"admission_wait_share": float(probability[cap - 1])})

@@ -217,7 +217,7 @@ class Pair:
         seen = self.prefill.latency_s + self.handover_s(chain, cap)
         wait = self.prefill.wait(rates[0], cv2s[0])
         ttft = float(wait.mean_s) + float(seen @ self.prefill.table.prompt_weights)
-        return ttft, chain.mean_running(cap) / max(chain.load, 1e-300)
+        return ttft, chain.mean_tpot(cap)
 
     def latencies(self, rates: tuple[float, float], cv2s: tuple[float, float], cap: int
                   ) -> Latencies | None:
@@ -234,11 +234,9 @@ class Pair:
         total = wait + self.decode.admission(chain, cap)
         ttft = figures(float(total.mean_s) + float(seen @ weights), levels,
                        sum_percentiles(total, seen, weights, levels))
-        tpot_s = self.decode.token_s[:cap]
         values = chain.tpot_percentiles(cap, levels)
         running = chain.mean_running(cap)
-        mean = min(max(running / chain.load, float(tpot_s[0])), float(tpot_s[-1]))
-        tpot = figures(mean, levels, values)
+        tpot = figures(chain.mean_tpot(cap), levels, values)
         extra = {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
                  "transfer_mean_s": float(self.transfer_s() @ weights)}
         for level, value in zip(levels, sum_percentiles(wait, done, weights, levels), strict=True):

@@ -193,4 +193,4 @@ def test_a_data_folder_gives_all_profiles(app: Flask, tmp_path: Path) -> None:
     result = run(app, "--data", tmp_path, "--write", tmp_path / "engines.csv")
     assert result.exit_code == 0, result.output
     assert "h100-sxm-80gb" in result.stdout
-    assert "vllm-h100-sxm-80gb-any" in (tmp_path / "engines.csv").read_text(encoding="utf-8")
+    assert "vllm-hopper-any" in (tmp_path / "engines.csv").read_text(encoding="utf-8")
