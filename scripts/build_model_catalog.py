@@ -9,7 +9,8 @@ Usage::
 ``CONFIG_FOLDER`` holds one ``ORG__NAME.json`` per model (a Hugging Face config.json) and an
 ``index.csv`` with at least ``hf_id,file,source,published_total_b,published_active_b``. The folder
 is not part of the project: it is what a maintainer collected. Models of ``model_sources.json``
-(config fields typed from the cited source) are added to it.
+(config fields typed from the cited source) are added to it, with other names of a config
+(``same_as``) and checkpoints that change some of its fields (``variants``).
 
 Configs that give the same architecture become one record; the other names are its aliases.
 """
@@ -47,6 +48,9 @@ class Source:
     total: int | None
     active: int | None
     origin: str
+    config: Mapping[str, Any]
+    derived: bool = False
+    own: str = ""
 
 
 def number(text: str) -> int | None:
@@ -67,7 +71,7 @@ def folder(path: Path, sections: Mapping[str, Any]) -> Iterator[Source]:
                 origin += f"; quantization: {extra['source']}"
             yield Source(row["hf_id"], from_config(config, hf_id=row["hf_id"]),
                          number(row["published_total_b"]), number(row["published_active_b"]),
-                         origin)
+                         origin, config)
 
 
 def typed(entries: list[dict[str, Any]]) -> Iterator[Source]:
@@ -75,17 +79,30 @@ def typed(entries: list[dict[str, Any]]) -> Iterator[Source]:
     for entry in entries:
         llm = from_config(entry["config"], hf_id=entry["hf_id"])
         yield Source(entry["hf_id"], llm, entry.get("published_total_params"),
-                     entry.get("published_active_params"), entry["source"])
+                     entry.get("published_active_params"), entry["source"], entry["config"])
+
+
+def derived(facts: Mapping[str, Any], known: Mapping[str, Source]) -> Iterator[Source]:
+    """Checkpoints of a known architecture: other names of it, and ones that change a field."""
+    for base, names in facts["same_as"].items():
+        for name in names:
+            config = known[base].config
+            yield Source(name, from_config(config, hf_id=name), None, None,
+                         f"{known[base].origin}; same config as {base}", config, derived=True)
+    for one in facts["variants"]:
+        config = {**known[one["base"]].config, **one["changes"]}
+        yield Source(one["hf_id"], from_config(config, hf_id=one["hf_id"]), None, None,
+                     one["source"], config, derived=True, own=one.get("own", ""))
 
 
 def folded(sources: list[Source]) -> list[list[Source]]:
-    """Groups of equal architectures, each with its leader first."""
+    """Groups of equal architectures, each with its leader first; ``own`` keeps one apart."""
     groups: dict[str, list[Source]] = {}
     for source in sources:
         record = {k: v for k, v in source.llm.to_record().items() if k not in IDENTITY}
-        groups.setdefault(json.dumps(record, sort_keys=True), []).append(source)
+        groups.setdefault(source.own + json.dumps(record, sort_keys=True), []).append(source)
     for group in groups.values():
-        group.sort(key=lambda s: (s.hf_id not in LEADERS, len(s.llm.slug), s.hf_id))
+        group.sort(key=lambda s: (s.hf_id not in LEADERS, s.derived, len(s.llm.slug), s.hf_id))
     return sorted(groups.values(), key=lambda g: g[0].llm.slug)
 
 
@@ -133,7 +150,8 @@ def main() -> None:
     parser.add_argument("--as-of", default="2026-10-31")
     args = parser.parse_args()
     facts = json.loads((Path(__file__).parent / "model_sources.json").read_text())
-    groups = folded([*folder(args.folder, facts["quantization"]), *typed(facts["models"])])
+    given = [*folder(args.folder, facts["quantization"]), *typed(facts["models"])]
+    groups = folded([*given, *derived(facts, {s.hf_id: s for s in given})])
     entries = [entry(group, args.as_of, facts["published_includes"]) for group in groups]
     unique(entries)
     lines = [json.dumps(e, separators=(",", ":")) for e in entries]

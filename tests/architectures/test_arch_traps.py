@@ -147,6 +147,7 @@ def test_gemma4_moe_at_128k():
             "head_dim": 256, "global_head_dim": 512, "num_global_key_value_heads": 2,
             "attention_k_eq_v": True, "enable_moe_block": True, "num_experts": 128,
             "top_k_experts": 8, "moe_intermediate_size": 704, "sliding_window": 1024,
+                "hidden_size_per_layer_input": 0,
             "vocab_size": 262144, "max_position_embeddings": 262144}})
     assert gemma.total_params == 25_233_141_760
     assert kv_at(gemma, 131_072) == pytest.approx(2.9e9, rel=0.02)
