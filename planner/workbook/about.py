@@ -15,10 +15,12 @@ SHEETS = (
     ("Summary", "the answer on one page, with named result cells (out_…)"),
     ("Inputs", "what was asked, with named cells (in_…)"),
     ("Options", "every option that holds the targets, best first"),
+    ("Advice", "what each lever would change, every one planned again"),
     ("Pools", "the pools of each option: layout, replicas, batch, capacity"),
     ("Latencies", "mean and percentiles of each latency of each option"),
     ("Load curve", "latency against load of the recommended option"),
-    ("Operating points", "the rows behind the options: one replica at each batch size or load"),
+    ("Operating points", "the rows behind the options: one replica at each batch size or load; "
+     "in print only the first columns of the recommended option"),
     ("Memory", "where the memory of one GPU of each pool goes"),
     ("Infeasible", "combinations that cannot work, with the shortfall"),
     ("Assumptions", "every factor behind the numbers, with its source"),
@@ -58,7 +60,8 @@ METHOD = (
     "6. The capacity of a replica is the highest rate at which every target still holds.",
     "7. Replicas = rate / (capacity × target utilisation), rounded up, plus spares; then whole "
     "nodes.",
-    "8. Cost = GPUs × price per GPU-hour; a month has 730 hours.",
+    "8. Cost = GPUs × price per GPU-hour; a month has 730 hours. The price is the lower median of "
+    "the providers' cheapest fitting rows, those whose instances hold a replica.",
     "9. Options are ranked by the objective; each lever is planned again from the start.",
     "10. The range of GPUs shows the answer if step times are off by the error of the profile.",
 )
@@ -83,8 +86,7 @@ def write(page: Page, plan: Plan) -> None:
 
 
 def _line(page: Page, row: int, name: str, text: str) -> None:
-    style = "input" if name == "Blue cells" else "bold"
-    page.write(row, 0, name, "cell", "text", style)
+    page.write(row, 0, name, "cell", "text", "bold")
     page.write(row, 1, text, "cell", "text")
     page.height(row, max(lines(text, WIDTHS[1]), lines(name, WIDTHS[0], BOLD)))
 
@@ -92,8 +94,7 @@ def _line(page: Page, row: int, name: str, text: str) -> None:
 def _blocks(plan: Plan) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "This plan", _identity(plan)
     yield "How to read it", [
-        ("Blue cells", "inputs of the plan, on the sheet Inputs"),
-        ("Black cells", "results of the calculation"),
+        ("Inputs and results", "inputs are on the sheet Inputs; all else is calculated"),
         ("Values, not formulas", "this edition reports the plan's values; changing an input does "
          "not recalculate the plan. Only the cost per month follows the cost per hour."),
         ("n/a or blank", "not known, or does not apply")]

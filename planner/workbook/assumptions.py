@@ -38,8 +38,8 @@ def write(page: Page, plan: Plan) -> None:
         Column("Name", key("name"), 38, "text"),
         Column("Value", key("value"), 14, "figure"),
         Column("Unit", key("unit"), 28, "text"),
-        Column("Meaning", meaning, 44, "text"),
-        Column("Source", key("source"), 70, "text"),
+        Column("Meaning", meaning, 42, "text"),
+        Column("Source", key("source"), 68, "text"),
     ]
     data_sheet(page, columns, plan.document.get("assumptions") or [],
                "The plan holds no assumptions.")

@@ -12,6 +12,7 @@ import xlsxwriter
 from planner import __version__
 from planner.workbook import (
     about,
+    advice,
     assumptions,
     catalog,
     infeasible,
@@ -29,6 +30,7 @@ WRITERS: tuple[tuple[str, Any], ...] = (
     (summary.NAME, summary.write),
     (inputs.NAME, inputs.write),
     (options.NAME, lambda page, plan, _: options.write(page, plan)),
+    (advice.NAME, lambda page, plan, _: advice.write(page, plan)),
     (options.POOLS, lambda page, plan, _: options.write_pools(page, plan)),
     (options.LATENCIES, lambda page, plan, _: options.write_latencies(page, plan)),
     (operating_points.CURVE, operating_points.write_curve),

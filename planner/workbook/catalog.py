@@ -13,12 +13,22 @@ from planner.units import (
     bytes_to_gib,
     s_to_ms,
 )
-from planner.workbook.layout import Column, Page, clean, key, number, set_up, write_table
+from planner.workbook.layout import (
+    Column,
+    Page,
+    clean,
+    key,
+    number,
+    print_bands,
+    set_up,
+    write_table,
+)
 from planner.workbook.plan import Plan, Row
 from planner.workbook.words import spaced
 
 NAME = "Catalog"
-WIDTHS = (26, 32, 48, 12, 12, 14, *(12.0,) * 9)
+WIDTHS = (26, 32, 44, 12, 13, 16, *(12.0,) * 6, 26, 14, 12)
+"""Wide enough for every block; the 13th column holds the notes of prices."""
 BILLION = 1e9
 """Parameters are counted in billions."""
 
@@ -28,7 +38,8 @@ def write(page: Page, plan: Plan) -> None:
     set_up(page, plan.name, NAME)
     page.widths(WIDTHS)
     as_of = clean(plan.document.get("catalog_as_of") or "n/a")
-    page.write(0, 0, f"Catalog rows used by this plan, as of {as_of}", "heading")
+    page.write(0, 0, "Catalog rows used", "heading")
+    page.write(0, 1, f"by this plan, as of {as_of}", "label")
     page.sheet.freeze_panes(1, 1)
     page.sheet.repeat_rows(0)
     model = plan.snapshot.get("model")
@@ -40,6 +51,7 @@ def write(page: Page, plan: Plan) -> None:
             ("Engine profiles", _engine_columns(), plan.rows("engines"))):
         row = _block(page, row, title, columns, rows)
     page.sheet.print_area(0, 0, row - 1, len(WIDTHS) - 1)
+    print_bands(page, WIDTHS, 1)
 
 
 def _block(page: Page, row: int, title: str, columns: Sequence[Column], rows: Sequence[Row]) -> int:
@@ -116,7 +128,11 @@ def _price_columns(plan: Plan) -> list[Column]:
             _column("Price [USD per GPU-hour]", "usd_per_gpu_hour", "three"),
             _column("As of", "as_of"),
             Column("Commitment", lambda r: spaced(r.get("commitment")), style="text"),
-            _column("Region", "region"), _column("Instance", "instance")]
+            _column("Region", "region"), _column("Instance", "instance"),
+            _column("GPUs per instance", "gpus_per_instance", "count"),
+            _column("Lowest price [USD per GPU-hour]", "usd_per_gpu_hour_low", "three"),
+            _column("Highest price [USD per GPU-hour]", "usd_per_gpu_hour_high", "three"),
+            _column("Providers", "providers", "count"), _column("Note", "notes")]
 
 
 def _engine_columns() -> list[Column]:

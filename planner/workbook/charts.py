@@ -12,7 +12,7 @@ from planner.workbook.styles import BAD_TEXT, FONT, GREY, LINE, NAVY, SERIES
 
 RANK, COST, GPUS = 0, 6, 4
 """Columns of the Summary's table that the cost chart takes."""
-TEXT = {"name": FONT, "size": 9, "color": GREY}
+TEXT = {"name": FONT, "size": 10, "color": GREY}
 TITLE = {"name": FONT, "size": 11, "bold": True, "color": NAVY}
 
 

@@ -25,6 +25,6 @@ def _columns(plan: Plan) -> list[Column]:
         Column("Pipeline parallel", key("pipeline_parallel"), 10),
         Column("Expert parallel", key("expert_parallel"), 10),
         Column("Data parallel", key("data_parallel"), 10),
-        Column("Reason", lambda m: words.reason(m.get("reason")), 54, "text"),
-        Column("Detail", lambda m: words.named(plan, m.get("detail") or ""), 80, "text"),
+        Column("Reason", lambda m: words.reason(m.get("reason")), 38, "text"),
+        Column("Detail", lambda m: words.named(plan, m.get("detail") or ""), 62, "text"),
     ]

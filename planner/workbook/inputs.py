@@ -40,8 +40,7 @@ def _line(page: Page, row: int, line: Line, book: Any) -> None:
     label, value, unit, name, style, meaning = line
     page.write(row, 0, label, "cell", "text")
     stated = or_na(value) if name else value
-    kinds = ("cell", style) if style.startswith("calc_") else ("cell", style, "input")
-    page.write(row, 1, stated, *(k.removeprefix("calc_") for k in kinds))
+    page.write(row, 1, stated, "cell", style)
     for column, text in ((2, unit), (3, name), (4, meaning)):
         page.write(row, column, text, "cell", "text")
     page.height(row, max(lines(clean(text), WIDTHS[column])
@@ -67,27 +66,19 @@ def _workload(plan: Plan) -> Iterator[Line]:
                                ("think_time_s", "Pause between requests of a user", "s")):
         if number(stated.get(field)) is not None:
             yield label, stated[field], unit, "", "figure", ""
-    sized = "figure" if states_mean(stated.get("prompt_tokens")) else "calc_figure"
-    derived = "" if number(stated.get("requests_per_second")) is not None else "calc_"
     yield ("Requests per second", plan.requests_per_second, "1/s", "in_requests_per_second",
-           f"{derived}figure", "arrivals at the peak")
-    yield ("Prompt tokens, mean", prompt[0], "tokens", "in_prompt_tokens_mean", sized,
+           "figure", "arrivals at the peak")
+    yield ("Prompt tokens, mean", prompt[0], "tokens", "in_prompt_tokens_mean", "figure",
            "length of a prompt, cached part included")
     yield ("Prompt tokens, 95th percentile", prompt[1], "tokens", "in_prompt_tokens_p95",
            "figure", "95 of 100 prompts are no longer than this")
-    sized = "figure" if states_mean(stated.get("output_tokens")) else "calc_figure"
-    yield ("Output tokens, mean", output[0], "tokens", "in_output_tokens_mean", sized,
+    yield ("Output tokens, mean", output[0], "tokens", "in_output_tokens_mean", "figure",
            "length of an answer")
     yield ("Output tokens, 95th percentile", output[1], "tokens", "", "figure", "")
     yield ("Prefix-cache hit rate", stated.get("prefix_cache_hit_rate"), "share",
            "in_prefix_cache_hit_rate", "percent1", "share of prompt tokens found in the cache")
     yield ("Arrival CV", stated.get("arrival_cv"), "", "", "figure",
            "burstiness: 1 = arrivals at random, more = burstier")
-
-
-def states_mean(form: Any) -> bool:
-    """Whether a token length is stated by its mean, so that the mean is an input."""
-    return not isinstance(form, list) and not (isinstance(form, dict) and "mean" not in form)
 
 
 def _targets(plan: Plan) -> Iterator[Line]:
@@ -154,7 +145,7 @@ def _two_prices(plan: Plan, best: Row, by_gpu: dict[Any, Row]) -> Iterator[Line]
                 "no price is known"))
     hourly, gpus = number(best.get("usd_per_hour")), number(best.get("gpus"))
     mean = hourly / gpus if hourly is not None and gpus else None
-    yield ("Price, average", mean, "USD per GPU-hour", "in_usd_per_gpu_hour", "calc_price",
+    yield ("Price, average", mean, "USD per GPU-hour", "in_usd_per_gpu_hour", "price",
            "over all GPUs of the recommended option")
 
 

@@ -22,6 +22,10 @@ LINE_POINTS = 13.0
 """Height of a line of 10-point text."""
 PIXELS_PER_CHARACTER = 7
 A4 = 9
+PAGE_POINTS = (297.0 / 25.4 - 2 * 0.4) * 72.0
+"""Width that A4 landscape leaves between its margins."""
+LEAST_SCALE = 0.72
+"""Smallest scale in print: 10-point text stays above 7 points."""
 INDENT = 0.8
 """What the indent of a text cell takes [characters]."""
 BOLD = 1.08
@@ -217,12 +221,54 @@ def text_lines(columns: Sequence[Column], values: Sequence[Any], scale: float = 
                 if column.style == "text" and isinstance(value, str)), default=1)
 
 
+def width_points(widths: Sequence[float]) -> float:
+    """Width of columns on paper at full size [point], in the program that makes them widest."""
+    return sum(5.6 * w + 4.0 for w in widths)
+
+
+def print_bands(page: Page, widths: Sequence[float], repeated: int) -> None:
+    """Print columns one page wide, or over several pages where they would become too small.
+
+    Parameters
+    ----------
+    repeated : int
+        Leading columns that every page repeats.
+    """
+    if width_points(widths) * LEAST_SCALE <= PAGE_POINTS:
+        return
+    room = PAGE_POINTS / LEAST_SCALE
+    fewest = len(_breaks(widths, repeated, room))
+    share = next(s / 100 for s in range(40, 101) if len(
+        _breaks(widths, repeated, room * s / 100)) == fewest)
+    starts = _breaks(widths, repeated, room * share)
+    widest = max(_band_points(widths, repeated, first, after) for first, after in zip(
+        [0, *starts], [*starts, len(widths)], strict=True))
+    page.sheet.set_print_scale(min(100, int(98.0 * PAGE_POINTS / widest)))
+    page.sheet.set_v_pagebreaks(starts)
+    page.sheet.repeat_columns(0, repeated - 1)
+
+
+def _breaks(widths: Sequence[float], repeated: int, room: float) -> list[int]:
+    """Columns that begin a new page when pages are ``room`` points wide."""
+    found, first = [], 0
+    for column in range(repeated, len(widths)):
+        if (_band_points(widths, repeated, first, column + 1) > room
+                and column > max(first, repeated)):
+            found.append(column)
+            first = column
+    return found
+
+
+def _band_points(widths: Sequence[float], repeated: int, first: int, after: int) -> float:
+    return width_points([*widths[:repeated], *widths[max(first, repeated):after]])
+
+
 def _header_height(columns: Sequence[Column]) -> float:
     return LINE_POINTS * max(lines(c.label, c.width, BOLD) for c in columns) + 4.0
 
 
 def data_sheet(page: Page, columns: Sequence[Column], rows: Sequence[Any], nothing: str,
-               frozen: int = 1) -> int:
+               frozen: int = 1, printed: int | None = None) -> int:
     """Fill a sheet that is one table: header in row 1, filter, frozen header and first columns.
 
     Parameters
@@ -231,6 +277,8 @@ def data_sheet(page: Page, columns: Sequence[Column], rows: Sequence[Any], nothi
         What to say when there are no rows.
     frozen : int
         Columns that stay in view.
+    printed : int, optional
+        Leading columns that are printed; all unless given.
 
     Returns
     -------
@@ -245,7 +293,9 @@ def data_sheet(page: Page, columns: Sequence[Column], rows: Sequence[Any], nothi
     page.sheet.freeze_panes(1, frozen)
     page.sheet.repeat_rows(0)
     last = max(end - 1, 1)
-    page.sheet.print_area(0, 0, last, len(columns) - 1)
+    shown = columns[:printed]
+    page.sheet.print_area(0, 0, last, len(shown) - 1)
+    print_bands(page, [c.width for c in shown], frozen)
     return last
 
 

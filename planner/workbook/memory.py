@@ -42,16 +42,16 @@ def write(page: Page, plan: Plan, book: Any) -> None:
 
 def _columns(plan: Plan) -> list[Column]:
     return [
-        Column("Pool", _label, 28, "text"),
-        Column("GPU", lambda p: plan.gpu_name(p.get("gpu")), 20, "text"),
-        Column("Layout", words.degrees, 12, "text"),
-        Column("Physical memory [GiB]", key("physical_gib"), 11, "two"),
-        Column("Usable by the engine [GiB]", key("usable_gib"), 11, "two"),
-        *(Column(label, key(name), 11, "two") for name, label in LINES),
-        Column("KV cache per token [B]", key("kv_bytes_per_token"), 11),
-        Column("KV tokens per replica", key("kv_tokens"), 11),
-        Column("Most sequences", key("max_sequences"), 11),
-        Column("Headroom [%]", _headroom, 11, "percent"),
+        Column("Pool", _label, 24.5, "text"),
+        Column("GPU", lambda p: plan.gpu_name(p.get("gpu")), 18, "text"),
+        Column("Layout", words.degrees, 14.5, "text"),
+        Column("Physical memory [GiB]", key("physical_gib"), 10, "two"),
+        Column("Usable by the engine [GiB]", key("usable_gib"), 10, "two"),
+        *(Column(label, key(name), 10, "two") for name, label in LINES),
+        Column("KV cache per token [B]", key("kv_bytes_per_token"), 10),
+        Column("KV tokens per replica", key("kv_tokens"), 10),
+        Column("Most sequences", key("max_sequences"), 10),
+        Column("Headroom [%]", _headroom, 10, "percent"),
         Column("Fits", key("fits"), 6, "text"),
     ]
 

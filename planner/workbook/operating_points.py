@@ -41,6 +41,9 @@ LABELS: dict[str, tuple[str, float, str]] = {
     "feasible": ("Holds targets", 9, "short"),
 }
 """Label, width and style of the columns that the planner writes."""
+SECONDARY = ("weights", "kv", "tensor_parallel", "pipeline_parallel", "expert_parallel",
+             "data_parallel", "token_budget")
+"""Columns that are the same in all rows of a pool: last on the sheet, and not printed."""
 CURVE_WIDTHS = (26, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12)
 CHART_SIZE = {"width": 512, "height": 380}
 
@@ -48,13 +51,34 @@ CHART_SIZE = {"width": 512, "height": 380}
 def write(page: Page, plan: Plan) -> None:
     """Fill the sheet Operating points: one row a batch size (or utilisation) of a pool."""
     set_up(page, plan.name, NAME)
-    names = [str(n) for n in plan.points.get("columns") or []]
-    columns = [_column(plan, place, name) for place, name in enumerate(names)]
+    given, names = list(plan.points.get("columns") or []), shown_names(plan)
+    columns = [_column(plan, given.index(name), name) for name in names]
     if not columns:
         page.write(0, 0, NOTHING, "label")
         return
-    last = data_sheet(page, columns, plan.points.get("rows") or [], NOTHING, frozen=4)
+    printed = [n for n in names if n not in SECONDARY]
+    last = data_sheet(page, columns, plan.points.get("rows") or [], NOTHING, frozen=4,
+                      printed=len(printed))
     _mark_infeasible(page, names, last)
+    found = _best_run(plan)
+    if found:
+        page.sheet.print_area(found[0] + 1, 0, found[1] + 1, len(printed) - 1)
+
+
+def shown_names(plan: Plan) -> list[str]:
+    """The columns of the points as the sheet orders them: what changes with the load first."""
+    names = [str(n) for n in plan.points.get("columns") or []]
+    return sorted(names, key=lambda name: name in SECONDARY)
+
+
+def _best_run(plan: Plan) -> tuple[int, int] | None:
+    """First and last row of the recommended option."""
+    names = list(plan.points.get("columns") or [])
+    if plan.best is None or "option_rank" not in names:
+        return None
+    place, wanted = names.index("option_rank"), plan.best.get("rank")
+    hits = [i for i, row in enumerate(plan.points.get("rows") or []) if row[place] == wanted]
+    return _run(hits) if hits else None
 
 
 def _column(plan: Plan, place: int, name: str) -> Column:
@@ -127,9 +151,10 @@ def _run(places: Sequence[int]) -> tuple[int, int]:
 def _one_curve(page: Page, plan: Plan, book: Any, metric: str, label: str,
                found: tuple[int, int], place: int) -> None:
     names = list(plan.points["columns"])
-    x, y = names.index("requests_per_s"), names.index(f"{metric}_ms")
+    x = names.index("requests_per_s")
     first, last = found[0] + 1, found[1] + 1
-    curve = (sheet_range(NAME, first, x, last), sheet_range(NAME, first, y, last))
+    curve = (_points_range(plan, "requests_per_s", first, last),
+             _points_range(plan, f"{metric}_ms", first, last))
     rates = [number(r[x]) or 0.0 for r in plan.points["rows"][found[0]:found[1] + 1]]
     target = plan.target(metric)
     line = _target_line(page, target, max(rates), place) if target else None
@@ -139,6 +164,10 @@ def _one_curve(page: Page, plan: Plan, book: Any, metric: str, label: str,
     page.sheet.insert_chart(7, 5 * place, chart, {
         "x_offset": 4, "description": f"{label} against requests per second of one replica, with "
         "its target; the figures are on the sheet Operating points"})
+
+
+def _points_range(plan: Plan, name: str, first: int, last: int) -> str:
+    return sheet_range(NAME, first, shown_names(plan).index(name), last)
 
 
 def _target_line(page: Page, target: Target, rate: float, place: int) -> tuple[str, str]:

@@ -47,31 +47,34 @@ def _latency_columns(plan: Plan) -> list[Column]:
     columns = []
     for metric, style in (("ttft", "count"), ("tpot", "one")):
         label = f"{words.SHORT[metric]} p{plan.percentile(metric):g} [ms]"
-        columns.append(Column(label, _at_target(plan, metric), 7, style))
+        columns.append(Column(label, _at_target(plan, metric), 8, style))
     for target in plan.targets():
         columns.append(Column(f"Headroom {words.SHORT[target.metric]} [%]",
-                              _headroom(target.metric), 9, "percent"))
+                              _headroom(target.metric), 10, "percent"))
     return columns
 
 
 def _money_columns() -> list[Column]:
     return [
-        Column("Cost per hour [USD/h]", key("usd_per_hour"), 8, "two"),
-        Column("Cost per month [USD]", key("usd_per_month"), 9),
-        Column("Cost per million tokens [USD]", key("usd_per_million_tokens"), 8, "three"),
-        Column("per million input tokens [USD]", key("usd_per_million_input_tokens"), 8, "three"),
-        Column("per million output tokens [USD]", key("usd_per_million_output_tokens"), 8, "three"),
-        Column("Cost per request [USD]", key("usd_per_request"), 9, "small"),
+        Column("Cost per hour [USD/h]", key("usd_per_hour"), 9, "two"),
+        Column("Cost per month [USD]", key("usd_per_month"), 10.5),
+        Column("Cost per hour, whole instances [USD/h]", key("usd_per_hour_whole_instances"), 11.5,
+               "two"),
+        Column("Cost per million tokens [USD]", key("usd_per_million_tokens"), 9, "three"),
+        Column("per million input tokens [USD]", key("usd_per_million_input_tokens"), 9, "three"),
+        Column("per million output tokens [USD]", key("usd_per_million_output_tokens"), 9, "three"),
+        Column("Cost per request [USD]", key("usd_per_request"), 10, "small"),
         Column("Power [kW]", key("power_kw"), 7, "one"),
     ]
 
 
 def _confidence_columns() -> list[Column]:
     return [
-        Column("Confidence", _confidence("level"), 11, "text"),
-        Column("Error of step time [%]", _confidence("tpot_error"), 8, "percent"),
-        Column("GPUs, low", _confidence("gpus_low"), 6),
-        Column("GPUs, high", _confidence("gpus_high"), 6),
+        Column("Confidence", _confidence("level"), 13, "text"),
+        Column("Error of step time [%]", _confidence("tpot_error"), 9, "percent"),
+        Column("Error of TTFT [%]", _confidence("ttft_error"), 9, "percent"),
+        Column("GPUs, low", _confidence("gpus_low"), 7),
+        Column("GPUs, high", _confidence("gpus_high"), 7),
     ]
 
 
@@ -117,17 +120,20 @@ def _pool_columns(plan: Plan) -> list[Column]:
         Column("Pipeline parallel", key("pipeline_parallel"), 10),
         Column("Expert parallel", key("expert_parallel"), 10),
         Column("Data parallel", key("data_parallel"), 10),
-        Column("Replicas per region", key("replicas"), 9),
+        Column("GPUs per replica", key("gpus_per_replica"), 9),
+        Column("Replicas per region", key("replicas"), 10),
         Column("Spare replicas", key("spare_replicas"), 9),
         Column("Regions", key("regions"), 9),
-        Column("GPUs per region", key("gpus"), 8),
+        Column("GPUs per region", key("gpus"), 9),
+        Column("Engine", key("engine"), 28, "text"),
         Column("Batch size", key("batch_size"), 8),
         Column("Token budget [tokens]", key("token_budget"), 9),
         Column("Rate per replica [1/s]", key("requests_per_s_per_replica"), 9, "three"),
         Column("Capacity per replica [1/s]", key("capacity_rps"), 10, "three"),
         Column("Utilisation [%]", key("utilization"), 11, "percent"),
-        Column("Engine", key("engine"), 22, "text"),
+        Column("Sequences decoding at once", key("concurrency_mean"), 11, "one"),
         Column("KV pool [GiB]", _kv_pool, 9, "one"),
+        Column("KV pool used [%]", key("kv_used_share"), 9, "percent1"),
     ]
 
 

@@ -57,6 +57,11 @@ class Plan:
         return self.document.get("options") or []
 
     @property
+    def advice(self) -> list[Row]:
+        """What each lever would do."""
+        return self.document.get("advice") or []
+
+    @property
     def infeasible(self) -> list[Row]:
         """Combinations that cannot work."""
         return self.document.get("infeasible") or []

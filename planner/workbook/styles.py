@@ -1,7 +1,7 @@
 """Cell formats by short names, so that every sheet looks the same.
 
-A format is a mix of named pieces: ``styles.get("cell", "usd")``. Inputs are blue, calculations
-black. The font is Arial: every office program has it or a font of the same widths.
+A format is a mix of named pieces: ``styles.get("cell", "usd")``. The font is Arial: every office
+program has it or a font of the same widths.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import Any
 FONT = "Arial"
 FONT_SIZE = 10
 NAVY = "#1F3864"
-BLUE = "#0000FF"
 GREY = "#595959"
 LINE = "#BFC8D6"
 FILL = "#EAF0F8"
-INPUT_FILL = "#FFFBE6"
 GOOD_FILL = "#E6F2E6"
 BAD_FILL = "#FBE5E3"
 BAD_TEXT = "#9C0006"
@@ -29,6 +27,7 @@ PIECES: dict[str, dict[str, Any]] = {
     "short": {"align": "left", "indent": 1},
     "rank": {"num_format": "0", "align": "center"},
     "count": {"num_format": "#,##0", "align": "right"},
+    "signed": {"num_format": "+#,##0;-#,##0;0", "align": "right"},
     "one": {"num_format": "#,##0.0", "align": "right"},
     "two": {"num_format": "#,##0.00", "align": "right"},
     "three": {"num_format": "#,##0.000", "align": "right"},
@@ -50,12 +49,11 @@ PIECES: dict[str, dict[str, Any]] = {
                "align": "left", "bg_color": FILL, "indent": 1},
     "refused": {"bold": True, "font_size": 12, "text_wrap": True, "valign": "vcenter",
                 "align": "left", "bg_color": BAD_FILL, "indent": 1},
-    "tile_label": {"font_color": GREY, "font_size": 9, "bg_color": FILL, "align": "left",
+    "tile_label": {"font_color": GREY, "bg_color": FILL, "align": "left",
                    "valign": "vcenter", "indent": 1, "top": 2, "top_color": NAVY,
                    "text_wrap": True},
     "tile": {"bold": True, "font_size": 14, "bg_color": FILL, "valign": "vcenter", "indent": 1},
     "left": {"align": "left"},
-    "input": {"font_color": BLUE, "bg_color": INPUT_FILL},
     "best": {"bold": True, "bg_color": GOOD_FILL},
     "bold": {"bold": True},
     "quoted": {"quote_prefix": True},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from planner.units import HOURS_PER_MONTH
-from planner.workbook import words
+from planner.workbook import advice, words
 from planner.workbook.charts import cost_chart, sheet_range
 from planner.workbook.layout import (
     BOLD,
@@ -26,10 +27,21 @@ from planner.workbook.plan import METRICS, Plan, Row
 
 NAME = "Summary"
 MOST_OPTIONS = 8
-MOST_LEVERS = 8
+MOST_LEVERS, MOST_IDLE = 8, 2
+"""Most levers on the page, and most of them that leave the number of GPUs as it is."""
+SHORTER = ((re.compile(r"(\d) GPUs instead of \d+ \(([^,()]*), ([\d.,]+ USD/h)\)"),
+            r"\1 GPUs (\2), \3"),
+           (re.compile(r"(\d) GPUs instead of \d+ \(([^,()]*)\)"), r"\1 GPUs (\2)"),
+           (re.compile(r"prefill ([\d.]+) times as fast, decode ([\d.]+) times"),
+            r"prefill \1 ×, decode \2 ×"),
+           (re.compile(r" at ([\d.]+) times the price"), r", price \1 ×"),
+           (re.compile(r"\b(NVIDIA|AMD) "), ""))
+"""Forms of advice, and the same in fewer words."""
+MOST_LINES = 1.3
+"""Height of a lever's row where there is room to spare [lines]."""
 WIDTHS = (6, 17, 26, 32, 8, 8, 13, 11, 11, 12, 24)
 LAST = len(WIDTHS) - 1
-LEFT_LAST = 3
+LEFT_LAST = 4
 """Last column of the left half: levers left, chart right."""
 TILES = ((0, 1), (2, 2), (3, 3), (4, 6), (7, 8), (9, 10))
 CHART_POINTS = 190.0
@@ -197,14 +209,15 @@ def _levers_and_chart(page: Page, plan: Plan, book: Any, row: int, table: tuple[
     top = row
     page.merge(row, 0, LEFT_LAST, "What would change the answer", "heading")
     page.height(row, 1.4)
-    height, row = LINE_POINTS * 1.4, row + 1
-    messages = [words.named(plan, a.get("message") or "") for a in _levers(plan)]
-    for text in messages or ["The plan holds no computed advice."]:
-        said = f"•  {text}"
-        page.merge(row, 0, LEFT_LAST, said, "body")
-        count = lines(said, _width(0, LEFT_LAST))
-        page.height(row, count)
-        height, row = height + LINE_POINTS * count + 3.0, row + 1
+    said = _levers(plan)
+    width = _width(0, LEFT_LAST)
+    each = max(max(lines(text, width) for text in said),
+               min(CHART_POINTS / LINE_POINTS / len(said), MOST_LINES))
+    for place, text in enumerate(said, start=row + 1):
+        page.merge(place, 0, LEFT_LAST, text, "body")
+        page.height(place, each)
+    height = LINE_POINTS * (1.4 + each * len(said)) + 3.0 * (1 + len(said))
+    row += 1 + len(said)
     if height < CHART_POINTS:
         page.sheet.set_row(row, CHART_POINTS - height)
         height, row = CHART_POINTS, row + 1
@@ -212,8 +225,24 @@ def _levers_and_chart(page: Page, plan: Plan, book: Any, row: int, table: tuple[
     return row
 
 
-def _levers(plan: Plan) -> list[Row]:
-    return list(plan.document.get("advice") or [])[:MOST_LEVERS]
+def _levers(plan: Plan) -> list[str]:
+    """What the page says of the levers: all that change something, two that do not."""
+    idle = [a for a in plan.advice if advice.changes_nothing(a)][MOST_IDLE:]
+    kept = [a for a in plan.advice if a not in idle]
+    first = [a for a in kept if advice.states_limit(a) or a.get("code") == "no_price"]
+    kept = [*first, *(a for a in kept if a not in first)]
+    said = [f"•  {_short(plan, a)}" for a in kept[:MOST_LEVERS]]
+    if len(said) < len(plan.advice):
+        said.append(f"{len(plan.advice) - len(said)} more on the sheet Advice.")
+    return said or [advice.NOTHING]
+
+
+def _short(plan: Plan, row: Row) -> str:
+    """A piece of advice on one line, where it has one of the forms that the planner writes."""
+    said = words.named(plan, row.get("message") or "").partition(" A faster GPU helps")[0]
+    for form, short in SHORTER:
+        said = form.sub(short, said)
+    return said
 
 
 def _chart(page: Page, plan: Plan, book: Any, top: int, height: float, table: tuple[int, int]
@@ -232,11 +261,26 @@ def _notes(page: Page, plan: Plan, best: Row, row: int) -> int:
     prices = "; ".join(words.price(plan, p) for p in plan.prices(best)) or (
         "no price is known for these GPUs")
     page.height(row, 0.3)
-    texts = [f"Price: {prices}. A month is {HOURS_PER_MONTH:g} hours.", words.confidence(best)]
+    texts = [f"Price: {prices}.{_price_rule(plan, best)} A month is {HOURS_PER_MONTH:g} hours."
+             f"{_whole_instances(best)}", words.confidence(best)]
     row += 1
     for text in texts:
         row = _paragraph(page, row, 0, LAST, text, "note")
     return row
+
+
+def _price_rule(plan: Plan, best: Row) -> str:
+    """Which of the market's prices is meant, where there is a market."""
+    market = any(words.market(p) for p in plan.prices(best))
+    return f" Of a market it is {words.PRICE_RULE}." if market else ""
+
+
+def _whole_instances(best: Row) -> str:
+    """The cost when only whole instances can be rented, where it is more."""
+    whole, hourly = (number(best.get(f"usd_per_hour{end}")) for end in ("_whole_instances", ""))
+    if whole is None or hourly is None or whole - hourly < 0.005:
+        return ""
+    return f" If only whole instances can be rented: {words.money(whole)} USD/hour."
 
 
 # -- plans without an answer ------------------------------------------------------------------
@@ -255,10 +299,22 @@ def _refused(page: Page, plan: Plan, row: int) -> int:
     if not plan.infeasible:
         row += 1
         page.merge(row, 0, LAST, "Nothing was tried.", "body")
-    page.merge(row + 2, 0, LAST, "Every combination is on the sheet Infeasible. To find an answer, "
+    row = _rescues(page, plan, row + 2)
+    page.merge(row, 0, LAST, "Every combination is on the sheet Infeasible. To find an answer, "
                "relax the target named above, allow other GPUs or precisions, or raise the limits "
                "of the request.", "body")
-    return row + 3
+    return row + 1
+
+
+def _rescues(page: Page, plan: Plan, row: int) -> int:
+    """What would make a plan possible, as far as the planner tried; the next row."""
+    if not plan.advice:
+        return row
+    page.merge(row, 0, LAST, "What was tried to make it possible", "heading")
+    for text in _levers(plan):
+        row = _paragraph(page, row + 1, 0, LAST, text, "body") - 1
+    page.height(row + 1, 0.3)
+    return row + 2
 
 
 def _refused_line(page: Page, row: int, values: tuple[Any, str, str], style: str) -> None:

@@ -13,7 +13,8 @@ SETUPS = {"static": "Static batches", "colocated": "Colocated", "chunked": "Chun
           "disaggregated": "Disaggregated"}
 LIMITS = {"ttft": "time to first token", "tpot": "time per output token",
           "itl": "gap between tokens", "e2e": "time of the whole request",
-          "memory": "memory for the KV cache", "throughput": "throughput"}
+          "memory": "memory for the KV cache", "throughput": "throughput",
+          "kv_transfer": "network cards"}
 SHORT = {"ttft": "TTFT", "tpot": "TPOT", "itl": "gap between tokens", "e2e": "whole request"}
 ROLES = {"serve": "serve", "prefill": "prefill", "decode": "decode"}
 REASONS = {
@@ -25,12 +26,22 @@ REASONS = {
     "max_gpus": "Needs more GPUs than the request allows",
     "no_price": "No price known",
     "throughput": "Cannot carry the rate",
+    "kv_transfer": "Network cards too slow to move the KV cache",
 }
 LEVELS = {
     "measured": "Measured: the efficiency comes from measurements of such a deployment.",
     "fitted": "Fitted: the efficiency was fitted to measurements of similar deployments.",
+    "extrapolated": "Extrapolated: the efficiency was fitted to measurements, but not on this GPU "
+                    "or not on this kind of model.",
     "assumed": "Assumed: the efficiency comes from published figures, not from a measurement of "
                "such a deployment.",
+}
+PRICE_RULE = "the lower median of the providers' cheapest fitting rows"
+LEVERS = {
+    "fp8_weights": "FP8 weights", "fp8_kv": "FP8 KV cache", "chunk_budget": "Token budget",
+    "more_tensor_parallel": "Wider tensor parallel", "prefix_caching": "Prefix caching",
+    "speculative_decoding": "Speculative decoding", "spare_replica": "Spare replica",
+    "another_gpu": "Another GPU", "faster_gpu": "A faster GPU", "no_price": "No price",
 }
 
 
@@ -47,6 +58,16 @@ def setup(name: Any) -> str:
 def limit(name: Any) -> str:
     """What limits an option."""
     return LIMITS.get(str(name), spaced(name))
+
+
+def lever(code: Any) -> str:
+    """What a piece of advice is about."""
+    name = str(code or "")
+    for prefix, said in (("limited_by_", "The limit"), ("relax_", "Looser target")):
+        metric = name.removeprefix(prefix)
+        if metric != name:
+            return f"{said}: {limit(metric)}"
+    return LEVERS.get(name, spaced(name).capitalize())
 
 
 def reason(name: Any) -> str:
@@ -214,8 +235,24 @@ def price(plan: Plan, row: Row) -> str:
     """A price with where it comes from."""
     origin = [row.get("provider"), row.get("region"), spaced(row.get("commitment")),
               row.get("as_of")]
+    told = [", ".join(clean(o) for o in origin if o), market(row), clean(row.get("notes") or "")]
     return (f"{money(row.get('usd_per_gpu_hour'))} USD per hour for one "
-            f"{plan.gpu_name(row.get('gpu'))} ({', '.join(clean(o) for o in origin if o)})")
+            f"{plan.gpu_name(row.get('gpu'))} ({'; '.join(t for t in told if t)})")
+
+
+def market(row: Row) -> str:
+    """Between what a price lies: ``market 2.15 to 12.29 USD, 9 providers``; else empty.
+
+    Examples
+    --------
+    >>> market({"usd_per_gpu_hour_low": 2.15, "usd_per_gpu_hour_high": 12.29, "providers": 9})
+    'market 2.15 to 12.29 USD, 9 providers'
+    """
+    low, high = number(row.get("usd_per_gpu_hour_low")), number(row.get("usd_per_gpu_hour_high"))
+    count = number(row.get("providers")) or 0
+    if low is None or high is None or count < 2:
+        return ""
+    return f"market {half_up(low, 2):,.2f} to {half_up(high, 2):,.2f} USD, {count:g} providers"
 
 
 def confidence(option: Row) -> str:
@@ -226,4 +263,5 @@ def confidence(option: Row) -> str:
     if error and number(found.get("gpus_low")) is not None:
         band = span(found["gpus_low"], number(found.get("gpus_high")))
         said += f" If step times are off by {error:.0%}, {band} GPUs are needed." if band else ""
-    return said
+    first = number(found.get("ttft_error"))
+    return said + (f" The median error of the time to first token is {first:.0%}." if first else "")

@@ -16,10 +16,12 @@ from workbook_reading import errors, named, read, table, texts
 
 from planner.workbook import write_plan
 
-SHEETS = ["Summary", "Inputs", "Options", "Pools", "Latencies", "Load curve", "Operating points",
-          "Memory", "Infeasible", "Assumptions", "Catalog", "About"]
-TABLES = ["Options", "Pools", "Latencies", "Operating points", "Memory", "Infeasible",
+SHEETS = ["Summary", "Inputs", "Options", "Advice", "Pools", "Latencies", "Load curve",
+          "Operating points", "Memory", "Infeasible", "Assumptions", "Catalog", "About"]
+TABLES = ["Options", "Advice", "Pools", "Latencies", "Operating points", "Memory", "Infeasible",
           "Assumptions"]
+WIDE = ["Options", "Pools", "Catalog"]
+"""Sheets that print over two pages side by side."""
 INPUTS = {"in_requests_per_second", "in_prompt_tokens_mean", "in_prompt_tokens_p95",
           "in_output_tokens_mean", "in_prefix_cache_hit_rate", "in_ttft_ms", "in_tpot_ms",
           "in_percentile", "in_target_utilization", "in_spare_replicas", "in_usd_per_gpu_hour"}
@@ -53,12 +55,28 @@ def test_page_set_up(books: Books, kind: str) -> None:
     for sheet in books[kind]:
         assert sheet.page_setup.paperSize == 9
         assert sheet.page_setup.fitToWidth in (None, 1)
-        assert sheet.sheet_properties.pageSetUpPr.fitToPage
         assert sheet.print_area
         assert sheet.freeze_panes
         assert "Page &P of &N" in str(sheet.oddFooter.right.text)
     assert books[kind]["Summary"].page_setup.fitToHeight in (None, 1)
-    assert books[kind]["Options"].page_setup.fitToHeight == 0
+    assert books[kind]["Latencies"].page_setup.fitToHeight == 0
+
+
+@every
+def test_nothing_prints_below_seven_points(books: Books, kind: str) -> None:
+    for sheet in books[kind]:
+        area = str(sheet.print_area).replace("$", "").rpartition("!")[2]
+        first, _, last, _ = openpyxl.utils.range_boundaries(area)
+        widths = [d.width for d in sheet.column_dimensions.values()
+                  for c in range(d.min, d.max + 1) if first <= c <= last]
+        portrait = sheet.page_setup.orientation == "portrait"
+        if sheet.title in WIDE:
+            assert sheet.page_setup.scale >= 70
+            assert sheet.col_breaks.count >= 1
+            assert sheet.print_title_cols
+        else:
+            assert sheet.sheet_properties.pageSetUpPr.fitToPage
+            assert (530 if portrait else 784) / sum(5.6 * w for w in widths) >= 0.7, sheet
 
 
 @every
@@ -245,3 +263,88 @@ def test_five_thousand_points() -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as parts:
         sheet = parts.read(f"xl/worksheets/sheet{SHEETS.index('Operating points') + 1}.xml")
     assert sheet.count(b"<row ") == 5001
+
+
+# -- what newer documents say ------------------------------------------------------------------
+
+
+def changed(**recommended: Any) -> PlanParts:
+    """The plain plan with some fields of its recommended option changed."""
+    document, points, snapshot = plain()
+    best = {**document["recommended"], **recommended}
+    return {**document, "recommended": best, "options": [best]}, points, snapshot
+
+
+def test_inputs_look_like_values(books: Books) -> None:
+    cell = books["plain"]["Inputs"]["B3"]
+    assert cell.fill.fill_type is None
+    assert cell.font.color is None or cell.font.color.rgb != "FF0000FF"
+
+
+def test_the_market_beside_the_price() -> None:
+    price = {**plain()[0]["recommended"]["prices"][0], "usd_per_gpu_hour_low": 2.15,
+             "usd_per_gpu_hour_high": 12.29, "providers": 9, "notes": "list price"}
+    book = read(write_plan(*changed(prices=[price])))
+    for sheet in ("Summary", "Inputs"):
+        assert "market 2.15 to 12.29 USD, 9 providers; list price" in texts(book, sheet)
+    assert "lower median" in texts(book, "Summary")
+
+
+def test_an_own_price_has_no_market() -> None:
+    price = {**plain()[0]["recommended"]["prices"][0], "providers": 1}
+    assert "market" not in texts(read(write_plan(*changed(prices=[price]))), "Summary")
+
+
+def test_whole_instances_network_cards_and_doubt() -> None:
+    doubt = {"level": "extrapolated", "tpot_error": 0.2, "ttft_error": 0.3, "gpus_low": 2,
+             "gpus_high": 4}
+    book = read(write_plan(*changed(usd_per_hour_whole_instances=99.5, limited_by="kv_transfer",
+                                    confidence=doubt)))
+    summary = texts(book, "Summary")
+    for part in ("99.50 USD/hour", "network cards", "not on this GPU or not on this kind of model",
+                 "time to first token is 30%"):
+        assert part in summary
+    assert table(book, "Options")[0]["Error of TTFT [%]"] == 0.3
+
+
+def test_pools_tell_what_runs_on_them(made: dict[str, PlanParts], books: Books) -> None:
+    pools = [p for o in made["plain"][0]["options"] for p in o["pools"]]
+    for row, pool in zip(table(books["plain"], "Pools"), pools, strict=True):
+        assert row["GPUs per replica"] == pool["gpus_per_replica"]
+        assert row["Sequences decoding at once"] == pytest.approx(pool["concurrency_mean"])
+        assert row["KV pool used [%]"] == pytest.approx(pool["kv_used_share"])
+
+
+@every
+def test_all_advice_is_kept_and_the_summary_says_how_much_it_leaves_out(
+        made: dict[str, PlanParts], books: Books, kind: str) -> None:
+    advice = made[kind][0]["advice"]
+    if not advice:
+        return
+    assert len(table(books[kind], "Advice")) == len(advice)
+    summary = texts(books[kind], "Summary")
+    assert summary.count("no change") <= 2
+    left_out = len(advice) - summary.count("•")
+    assert (f"{left_out} more on the sheet Advice." in summary) == (left_out > 0)
+
+
+def test_advice_of_a_plan_without_an_answer() -> None:
+    document, points, snapshot = KINDS["impossible"]()
+    message = "With FP8 weights it works: 4 GPUs, 12.00 USD/h."
+    row = {"code": "fp8_weights", "message": message, "gpus_before": None, "gpus_after": 4,
+           "usd_per_hour_after": 12.0}
+    book = read(write_plan({**document, "advice": [row]}, points, snapshot))
+    assert message in texts(book, "Summary")
+    assert table(book, "Advice")[0]["GPUs before"] is None
+
+
+def test_only_the_recommended_rows_of_the_points_print(books: Books, made: dict[str, PlanParts]
+                                                       ) -> None:
+    for kind in ("plain", "two kinds"):
+        document, points, _ = made[kind]
+        area = str(books[kind]["Operating points"].print_area).replace("$", "").rpartition("!")[2]
+        _, first, _, last = openpyxl.utils.range_boundaries(area)
+        ranks = [row["Rank"] for row in table(books[kind], "Operating points")]
+        assert set(ranks[first - 2:last - 1]) == {document["recommended"]["rank"]}
+        assert last - first + 1 == ranks.count(document["recommended"]["rank"])
+        assert len(ranks) == len(points["rows"])

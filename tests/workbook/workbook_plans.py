@@ -52,8 +52,8 @@ def two_kinds() -> PlanParts:
 
 
 def unpriced() -> PlanParts:
-    """A plan on GPUs for which nothing has a price."""
-    return parts(setups=["colocated"], pricing={"provider": "nobody"})
+    """A plan whose commitment has no rows, so that nothing has a price."""
+    return parts(setups=["colocated"], pricing={"commitment": "owned"})
 
 
 def measured() -> PlanParts:
