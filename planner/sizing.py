@@ -156,9 +156,11 @@ def smallest(check: Check, request: PlanRequest, limit: int, ceiling_rps: float,
         return asked[replicas].ok
 
     if limit < least:
-        return _refusal(check, "throughput")
+        return Refusal("throughput", False) if known else _refusal(check, "throughput")
+    if known and not holds(limit):
+        return Refusal(asked[limit].failed, False)
     low, high = least - 1, limit if known else least
-    while not holds(high):
+    while high not in asked and not holds(high):
         refusal = _refusal(check, asked[high].failed)
         if refusal.at_zero_load or high >= limit:
             return refusal
