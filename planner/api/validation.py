@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,15 @@ class StrictSchema(Schema):
         "unknown": "unknown field",
         "type": "must be an object",
     }
+
+    def handle_error(self, error: ValidationError, data: Any, **_: Any) -> None:
+        """Say which field an unknown one may have been meant for."""
+        if not isinstance(error.messages, dict):
+            return
+        for name, messages in error.messages.items():
+            near = difflib.get_close_matches(str(name), list(self.fields), n=1, cutoff=0.7)
+            if near and messages == [self.error_messages["unknown"]]:
+                error.messages[name] = [f"unknown field; did you mean {near[0]}?"]
 
 
 class InvalidDocument(InvalidValue):
