@@ -11,7 +11,7 @@ from planner.roofline import Deployment
 KINDS = frozenset({"dense", "moe", "mla", "recurrent"})
 EXTRAPOLATED_ERROR, ASSUMED_ERROR = 0.2, 0.25
 """Least relative TPOT errors where a fit is stretched, and where nothing was measured: leaving out
-whole models errs by 0.21, whole GPUs by 0.16 (docs/accuracy.md)."""
+whole models errs by 0.20, whole GPUs by 0.15 (docs/accuracy.md)."""
 _LEVELS = ("measured", "fitted", "extrapolated", "assumed")
 
 

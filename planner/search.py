@@ -383,8 +383,8 @@ def _miss(setup: str, table: Table, refusal: Refusal, source: Serving | None) ->
     reason = {"ttft": "ttft_at_zero_load", "tpot": "tpot_at_batch_one", "itl": "itl_at_batch_one",
               "e2e": "e2e_at_zero_load"}.get(refusal.failed, refusal.failed)
     target = table.workload.slo(refusal.failed)
-    over = math.inf if target is None else (
-        _best_case_s(table, target, source) / target.limit_s - 1.0)
+    over = math.inf if target is None else max(
+        _best_case_s(table, target, source) / target.limit_s - 1.0, 0.0)
     return Miss(setup, d.gpu.slug, d.layout, d.weights, reason,
                 _zero_load_detail(table, refusal.failed, source), over)
 
@@ -411,6 +411,10 @@ def _zero_load_detail(table: Table, failed: str, source: Serving | None) -> str:
     if target is None:
         return f"not even one sequence at a time is possible: {failed}"
     best_s = _best_case_s(table, target, source)
+    if best_s <= target.limit_s:
+        return (f"{failed} p{target.percentile:g}: the prefill alone takes {s_to_ms(best_s):.1f} ms "
+                f"of {s_to_ms(target.limit_s):g} ms; the KV transfer and the first decode step do "
+                "not fit in the rest; more replicas do not help")
     return (f"{failed} p{target.percentile:g} is {s_to_ms(best_s):.1f} ms with no other request, "
             f"{s_to_ms(best_s - target.limit_s):.1f} ms over the target of "
             f"{s_to_ms(target.limit_s):g} ms; more replicas do not help")
