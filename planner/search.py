@@ -412,9 +412,9 @@ def _zero_load_detail(table: Table, failed: str, source: Serving | None) -> str:
         return f"not even one sequence at a time is possible: {failed}"
     best_s = _best_case_s(table, target, source)
     if best_s <= target.limit_s:
-        return (f"{failed} p{target.percentile:g}: the prefill alone takes {s_to_ms(best_s):.1f} ms "
-                f"of {s_to_ms(target.limit_s):g} ms; the KV transfer and the first decode step do "
-                "not fit in the rest; more replicas do not help")
+        return (f"{failed} p{target.percentile:g}: the prefill alone takes "
+                f"{s_to_ms(best_s):.1f} ms of {s_to_ms(target.limit_s):g} ms; the KV transfer and "
+                "the first decode step do not fit in the rest; more replicas do not help")
     return (f"{failed} p{target.percentile:g} is {s_to_ms(best_s):.1f} ms with no other request, "
             f"{s_to_ms(best_s - target.limit_s):.1f} ms over the target of "
             f"{s_to_ms(target.limit_s):g} ms; more replicas do not help")

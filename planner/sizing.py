@@ -22,7 +22,7 @@ from planner.setups.colocated import Colocated
 from planner.setups.disaggregated import DecodePool, PrefillPool
 from planner.setups.static import Static
 
-IDLE_RATE_PER_S = 1e-6
+IDLE_RATE_PER_S = 1e-9
 """[1/s] that stands for zero load: what fails here no number of replicas can mend."""
 
 Serving = Static | Colocated | Chunked

@@ -167,7 +167,7 @@ class Continuous(ABC):
         left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,))[0] * tokens
         wait, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
         within = share_within(left, wait, latency, self.table.prompt_weights)
-        return float(within[0]) < q - 1e-9
+        return float(within[0]) < q - 1e-6
 
     def _gaps(self, chain: Chain, rate_per_s: float, cap: int, levels: tuple[float, ...]
               ) -> dict[str, float]:
@@ -239,7 +239,7 @@ class Continuous(ABC):
 
 
 def _level(target: Slo) -> float:
-    return target.percentile / 100.0 - 1e-9
+    return target.percentile / 100.0 - 1e-6
 
 
 def _all(held: dict[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:

@@ -73,7 +73,7 @@ class DecodePool:
             target = self.workload.slo(metric)
             if target:
                 share = chain.token_share_within(target.limit_s)[index]
-                held = share >= target.percentile / 100.0 - 1e-9
+                held = share >= target.percentile / 100.0 - 1e-6
                 failed = metric if not (good & held).any() and held.sum() < good.sum() else failed
                 good = good & held
         return Verdict(True, int(self.caps[good][-1])) if good.any() else Verdict(False, 0, failed)
@@ -160,7 +160,7 @@ class PrefillPool:
         total = wait + (admission or no_wait())
         within = share_within(target.limit_s, total, self.latency_s + handover_s,
                               self.table.prompt_weights)
-        held = float(within) >= target.percentile / 100.0 - 1e-9
+        held = float(within) >= target.percentile / 100.0 - 1e-6
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
     def ceiling_rps(self) -> float:
