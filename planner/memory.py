@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from planner.kv_cache import heads_per_rank, sequence_cache_bytes
 from planner.llm import Llm, Role
 from planner.precision import FORMATS
 from planner.requests import Layout
-from planner.roofline import ACTIVATION_BYTES, Deployment, heads_per_rank, sequence_cache_bytes
+from planner.roofline import ACTIVATION_BYTES, Deployment
 
 ALLOCATOR_UNSPLIT_BYTES = 2.0**20
 """[B] a rest of a segment up to this stays with its tensor (PyTorch ``kSmallSize``)."""

@@ -20,11 +20,12 @@ from planner.closed_loop import first_token_s, running_share, token_s
 from planner.collectives import kv_transfer_s
 from planner.engine import EngineProfile
 from planner.errors import InvalidValue
+from planner.kv_cache import sequence_cache_bytes
 from planner.llm import Llm
 from planner.memory import memory_budget, sequence_bytes_per_gpu
 from planner.profile_scope import confidence_of
 from planner.requests import Layout
-from planner.roofline import Deployment, StepBatch, StepModel, sequence_cache_bytes
+from planner.roofline import Deployment, StepBatch, StepModel
 from planner.units import s_to_ms
 
 Array = NDArray[np.float64]

@@ -20,6 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from planner.collectives import all_reduce_wire_bytes, all_to_all_wire_bytes, link_time_s
 from planner.engine import EngineProfile
 from planner.hardware import Gpu
+from planner.kv_cache import (
+    attended_entries,
+    heads_per_rank,
+    kept_entries,
+    prefill_pairs,
+    reading_streams,
+    sequence_cache_bytes,
+)
 from planner.llm import GEMM_ROLES, KvStream, LayerGroup, Llm, Role
 from planner.precision import FORMATS, Format
 from planner.requests import Layout
@@ -274,7 +282,7 @@ class StepModel:
     def _attention_prefill(self, work: _Work) -> Term:
         flops, read = np.zeros_like(work.tokens), np.zeros_like(work.tokens)
         tensor = self.deployment.layout.tensor
-        for count, stream in _reading_streams(self.deployment.llm):
+        for count, stream in reading_streams(self.deployment.llm):
             pairs = work.prompts * prefill_pairs(stream, work.prompt_tokens, work.cached)
             cached = work.prompts * kept_entries(stream, work.cached)
             flops = flops + count * (pairs * stream.prefill_flops_per_pair
@@ -286,7 +294,7 @@ class StepModel:
     def _attention_decode(self, work: _Work) -> Term:
         flops, read = np.zeros_like(work.tokens), np.zeros_like(work.tokens)
         tensor = self.deployment.layout.tensor
-        for count, stream in _reading_streams(self.deployment.llm):
+        for count, stream in reading_streams(self.deployment.llm):
             entries = attended_entries(stream, work.context)
             queries = work.decodes * work.tokens_per_decode
             flops = flops + (count * queries * entries * stream.decode_flops_per_pair / tensor)
@@ -422,77 +430,6 @@ class _Work:
             np.asarray(batch.logits, dtype=float), prompts.shape)
         return cls(decodes, context, batch.tokens_per_decode, prompts, each, cached,
                    queries + prefill, queries + heads)
-
-
-# -- cache arithmetic -------------------------------------------------------------------------
-
-
-def heads_per_rank(heads: int, tensor: int) -> int:
-    """Key/value heads on one tensor-parallel rank: split, and replicated past one head."""
-    return max(1, -(-heads // tensor))
-
-
-def kept_entries(stream: KvStream, context: Array) -> Array:
-    """Cache entries that a sequence of ``context`` tokens keeps in one layer."""
-    tokens = context if stream.window is None else np.minimum(context, stream.window)
-    return np.asarray(tokens / stream.stride)
-
-
-def attended_entries(stream: KvStream, context: Array) -> Array:
-    """Cache entries that one decoding query reads in one layer.
-
-    For a window that restarts at its multiples this is the most a query reads.
-    """
-    entries = kept_entries(stream, context)
-    return entries if stream.attend is None else np.minimum(entries, stream.attend)
-
-
-def prefill_pairs(stream: KvStream, tokens: Array, cached: Array) -> Array:
-    """Query-entry pairs of one prompt part in one layer, causal and window-limited.
-
-    Full attention: sum over i of (c + i) = q c + q (q + 1) / 2. With at most ``w`` keys a query,
-    the first max(0, w - c) queries see c + i keys and the rest w. A window that restarts at its
-    multiples sums ((j - 1) mod w) + 1.
-    """
-    if stream.chunked and stream.window is not None:
-        return _restarting(cached + tokens, stream.window) - _restarting(cached, stream.window)
-    limits = [x for x in (stream.window,
-                          stream.attend and stream.attend * stream.stride) if x]
-    if not limits:
-        return (tokens * cached + tokens * (tokens + 1.0) / 2.0) / stream.stride
-    cap = float(min(limits))
-    growing = np.clip(cap - cached, 0.0, tokens)
-    pairs = (growing * cached + growing * (growing + 1.0) / 2.0) + (tokens - growing) * cap
-    return np.asarray(pairs / stream.stride)
-
-
-def _restarting(position: Array, window: int) -> Array:
-    """Sum of ((j - 1) mod w) + 1 for j = 1..position."""
-    whole = np.floor(position / window)
-    rest = position - whole * window
-    return np.asarray(whole * window * (window + 1.0) / 2.0 + rest * (rest + 1.0) / 2.0)
-
-
-def sequence_cache_bytes(llm: Llm, context: ArrayLike, kv: str, tensor: int = 1) -> Array:
-    """Cache and state [B] that one sequence of ``context`` tokens keeps on one rank.
-
-    Windows cap their layers; recurrent state is split over tensor ranks; heads that outnumber
-    the ranks are split, fewer are replicated.
-    """
-    tokens = np.asarray(context, dtype=float)
-    total: Array = np.full_like(tokens, llm.state_bytes_per_sequence / tensor)
-    for count, stream in llm.streams():
-        share = heads_per_rank(stream.heads, tensor) / stream.heads
-        entry = stream.values_per_entry * stream.value_bytes(kv) * share
-        total = total + count * entry * kept_entries(stream, tokens)
-    return total
-
-
-def _reading_streams(llm: Llm) -> Iterable[tuple[int, KvStream]]:
-    """Streams that attention reads, shared ones included."""
-    for group in llm.groups:
-        for stream in (*group.mixer.streams, *group.mixer.shared_streams):
-            yield group.count, stream
 
 
 def _tiles(tokens: Array, tile: int) -> Array:

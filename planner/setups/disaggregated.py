@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.collectives import kv_transfer_s
+from planner.kv_cache import sequence_cache_bytes
 from planner.queueing import (
     PERCENTILES,
     Chain,
@@ -23,7 +24,7 @@ from planner.queueing import (
     share_within,
     sum_percentiles,
 )
-from planner.roofline import StepBatch, sequence_cache_bytes
+from planner.roofline import StepBatch
 from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
 from planner.setups.continuous import RESIDUAL, Array
 

@@ -21,10 +21,11 @@ from core_helpers import (
 from planner.api.plan_schema import parse_plan
 from planner.architectures import from_config
 from planner.fleet import nodes_for
+from planner.kv_cache import sequence_cache_bytes
 from planner.memory import memory_budget, token_bytes_per_gpu
 from planner.planning import make_plan
 from planner.requests import Limits
-from planner.roofline import StepBatch, StepModel, sequence_cache_bytes
+from planner.roofline import StepBatch, StepModel
 from planner.setups.base import build_table
 from planner.setups.disaggregated import PrefillPool
 from planner.workload import Slo, Workload, constant

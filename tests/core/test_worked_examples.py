@@ -17,10 +17,11 @@ from planner.engine import IDEAL
 from planner.estimate import crossovers
 from planner.fleet import nodes_for
 from planner.hardware import Gpu
+from planner.kv_cache import sequence_cache_bytes
 from planner.llm import Llm
 from planner.measured import replicas_for
 from planner.memory import memory_budget
-from planner.roofline import StepBatch, StepModel, sequence_cache_bytes
+from planner.roofline import StepBatch, StepModel
 
 
 def check(name: str, value: float) -> None:
