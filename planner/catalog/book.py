@@ -155,10 +155,6 @@ class Catalog:
         return PriceChoice(middle, ranked[0].usd_per_gpu_hour, ranked[-1].usd_per_gpu_hour,
                            len(ranked))
 
-    def providers(self) -> list[str]:
-        """Every provider that has a price, for error messages."""
-        return sorted({p.provider for p in self.prices})
-
 
 def _match(profile: EngineProfile, gpu: Gpu, precision: str) -> int | None:
     """How closely a profile fits, None when it does not."""
