@@ -46,6 +46,21 @@ def client(app: Flask) -> FlaskClient:
     return app.test_client()
 
 
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The specification of an app of its own: what is posted here must not meet other tests."""
+    import schemathesis  # imported late: few tests need it and it is slow to load
+
+    url = f"sqlite:///{tmp_path_factory.mktemp('spec')}/spec.sqlite3"
+    app = create_app({"DATABASE_URL": url, "PLANNER_LOG_LEVEL": "error"})
+    with app.app_context():
+        upgrade()
+        load_catalog(db.session)
+    yield schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
+    with app.app_context():
+        db.engine.dispose()
+
+
 OPTION: dict[str, Any] = {
     "rank": 1, "setup": "chunked", "weights": "fp8", "kv": "fp8", "gpus": 4, "nodes": 1,
     "pools": [{"role": "serve", "gpu": "h100-sxm-80gb", "tensor_parallel": 2,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import schemathesis
 from flask.testing import FlaskClient
-from flask_migrate import upgrade
 from hypothesis import HealthCheck, given, settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from schemathesis import GenerationMode
@@ -19,10 +17,6 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-
-from app import create_app
-from planner.catalog.store import load_catalog
-from planner.extensions import db
 
 PATHS = {"/gpus", "/gpus/{slug}", "/models", "/models/{slug}", "/prices", "/prices/{id}",
          "/engines", "/engines/{slug}", "/workloads", "/workloads/{slug}", "/plans",
@@ -83,19 +77,6 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
           response_schema_conformance, negative_data_rejection]
 BUDGET = settings(max_examples=12, derandomize=True, deadline=None, database=None,
                   suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The specification of an app of its own: what is posted here must not meet other tests."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('spec')}/spec.sqlite3"
-    app = create_app({"DATABASE_URL": url, "PLANNER_LOG_LEVEL": "error"})
-    with app.app_context():
-        upgrade()
-        load_catalog(db.session)
-    yield schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
-    with app.app_context():
-        db.engine.dispose()
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=[" ".join(o) for o in OPERATIONS])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import schemathesis
 from flask import Flask
 from flask.testing import FlaskClient
-from flask_migrate import upgrade
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -20,10 +18,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from app import create_app
 from planner.calibration.report import DIMENSIONS
-from planner.catalog.store import load_catalog
-from planner.extensions import db
 
 PATH = "/api/v1/accuracy"
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
@@ -70,19 +65,6 @@ def test_the_command_prints_json(app: Flask, client: FlaskClient) -> None:
     wrong = app.test_cli_runner().invoke(args=["accuracy", "--by", "colour"])
     assert wrong.exit_code == 2
     assert wrong.stderr.startswith("error: --by must be one of gpu")
-
-
-@pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The specification of an app of its own, whose catalog may be written to."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('spec')}/spec.sqlite3"
-    app = create_app({"DATABASE_URL": url, "PLANNER_LOG_LEVEL": "error"})
-    with app.app_context():
-        upgrade()
-        load_catalog(db.session)
-    yield schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
-    with app.app_context():
-        db.engine.dispose()
 
 
 @pytest.mark.parametrize(("path", "method"), [
