@@ -12,7 +12,7 @@ from flask import Flask, Response, request
 from marshmallow import Schema, fields
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm.exc import StaleDataError
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from planner.api.validation import InvalidDocument
 from planner.errors import PlannerError
@@ -97,6 +97,13 @@ def _from_http(error: HTTPException) -> Response:
                             headers=kept)
 
 
+def _from_too_large(error: RequestEntityTooLarge) -> Response:
+    message = (f"must be at most {request.max_content_length:,} bytes; the service's setting "
+               "PLANNER_MAX_BODY_BYTES allows more")
+    return problem_response(413, "request-entity-too-large", error.name, f"the body {message}",
+                            [{"pointer": "", "message": message}])
+
+
 def _from_stale(error: StaleDataError) -> Response:
     return problem_response(412, "precondition-failed", "Precondition Failed",
                             "someone else wrote this in the meantime; read it again")
@@ -124,6 +131,7 @@ def register_problems(app: Flask) -> None:
     """Turn every exception of an app into a problem."""
     app.register_error_handler(PlannerError, _from_planner)
     app.register_error_handler(Problem, _from_problem)
+    app.register_error_handler(RequestEntityTooLarge, _from_too_large)
     app.register_error_handler(HTTPException, _from_http)
     app.register_error_handler(StaleDataError, _from_stale)
     app.register_error_handler(IntegrityError, _from_integrity)

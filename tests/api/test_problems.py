@@ -60,7 +60,9 @@ def test_a_body_in_chunks_has_the_same_limit(client: FlaskClient) -> None:
     answer = client.post("/api/v1/gpus", input_stream=io.BytesIO(b"{}" + b" " * 5_000_000),
                          content_type=JSON, headers={"Transfer-Encoding": "chunked"},
                          environ_overrides={"wsgi.input_terminated": True})
-    assert_problem(answer, 413, "request-entity-too-large")
+    body = assert_problem(answer, 413, "request-entity-too-large")
+    assert "at most 5,000,000 bytes" in body["detail"]
+    assert body["errors"][0]["pointer"] == ""
 
 
 def test_405_says_what_is_allowed(client: FlaskClient) -> None:
