@@ -13,12 +13,13 @@ from typing import Any
 
 from planner.catalog.book import Catalog
 from planner.describe import limiting_pool
-from planner.fleet import Fleet, build_fleet
+from planner.fleet import Fleet, FleetSize, fleet_size
 from planner.hardware import Gpu
+from planner.one_pool import DEFAULT_TOKEN_BUDGETS
 from planner.pricing import Pricer
 from planner.requests import PlanRequest, Precisions, Speculative
 from planner.roofline import Deployment, StepBatch, StepModel
-from planner.search import DEFAULT_TOKEN_BUDGETS, search
+from planner.search import search
 from planner.sizing import Miss, Resources
 from planner.units import s_to_ms
 from planner.workload import Slo
@@ -251,18 +252,19 @@ def _resources(request: PlanRequest, resources: Resources, pricer: Pricer) -> Re
     return replace(resources, gpus=gpus, profiles=profiles, usd_per_gpu_hour=usd)
 
 
-def _cheapest(request: PlanRequest, resources: Resources, pricer: Pricer) -> Fleet | None:
-    fleets = [build_fleet(s, request) for s in search(request, resources).sized]
+def _cheapest(request: PlanRequest, resources: Resources, pricer: Pricer
+              ) -> FleetSize | None:
+    fleets = [fleet_size(c.pools, request) for c in search(request, resources).choices]
     fleets = [f for f in fleets if f.gpus <= request.limits.max_gpus]
 
-    def key(fleet: Fleet) -> tuple[float, int]:
+    def key(fleet: FleetSize) -> tuple[float, int]:
         usd = pricer.usd_per_hour(fleet)
         return (math.inf if usd is None else usd, fleet.gpus)
 
     return min(fleets, key=key, default=None)
 
 
-def _lever_row(lever: Lever, before: Fleet | None, after: Fleet | None, pricer: Pricer
+def _lever_row(lever: Lever, before: Fleet | None, after: FleetSize | None, pricer: Pricer
                ) -> dict[str, Any]:
     gpus = before.gpus if before else None
     if after is None:

@@ -44,10 +44,9 @@ class FleetPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """Every pool of an option in every region."""
+class FleetSize:
+    """Pools with their spares, in every region."""
 
-    sized: Sized
     pools: tuple[FleetPool, ...]
     regions: int
 
@@ -95,6 +94,13 @@ class Fleet:
         return watts / W_PER_KW
 
 
+@dataclass(frozen=True, slots=True)
+class Fleet(FleetSize):
+    """An option's fleet, with what users see."""
+
+    sized: Sized
+
+
 def nodes_for(replica_gpus: Iterable[int], node_gpus: int) -> int:
     """Fewest nodes that hold whole replicas, none split unless larger than a node.
 
@@ -116,11 +122,16 @@ def nodes_for(replica_gpus: Iterable[int], node_gpus: int) -> int:
     return nodes
 
 
-def build_fleet(sized: Sized, request: PlanRequest) -> Fleet:
-    """Add spares and regions to a sized option (whose rate is already one region's)."""
+def fleet_size(pools: Iterable[Pool], request: PlanRequest) -> FleetSize:
+    """Add spares and regions to sized pools (whose rate is already one region's)."""
     spare = request.limits.spare_replicas
-    pools = tuple(FleetPool(p, spare) for p in sized.pools)
-    return Fleet(sized, pools, request.limits.regions)
+    return FleetSize(tuple(FleetPool(p, spare) for p in pools), request.limits.regions)
+
+
+def build_fleet(sized: Sized, request: PlanRequest) -> Fleet:
+    """Add spares and regions to a sized option."""
+    size = fleet_size(sized.pools, request)
+    return Fleet(size.pools, size.regions, sized)
 
 
 def region_rate(rate_per_s: float, regions: int) -> float:

@@ -173,7 +173,7 @@ def _settled(request: PlanRequest, resources: Resources, pricer: Pricer
 def _ranked(request: PlanRequest, resources: Resources, pricer: Pricer
             ) -> tuple[list[Ranked], list[Miss]]:
     found = search(request, resources)
-    fleets, beyond = _within_limit(request, found.sized)
+    fleets, beyond = _within_limit(request, (c.sized(request) for c in found.choices))
     return rank(request, fleets, pricer), found.missed + beyond
 
 

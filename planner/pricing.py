@@ -7,7 +7,7 @@ from math import ceil
 
 from planner.catalog.book import Catalog, PriceChoice
 from planner.errors import InvalidValue
-from planner.fleet import Fleet
+from planner.fleet import FleetSize
 from planner.requests import Pricing
 
 
@@ -36,7 +36,7 @@ class Pricer:
         """The price of a GPU on instances of at least ``least_gpus``."""
         return self.catalog.price_choice(slug, self.pricing, least_gpus)
 
-    def of_fleet(self, fleet: Fleet) -> dict[str, PriceChoice]:
+    def of_fleet(self, fleet: FleetSize) -> dict[str, PriceChoice]:
         """Prices of a fleet's GPUs; a kind without one is missing."""
         least: dict[str, int] = {}
         for p in fleet.pools:
@@ -46,12 +46,12 @@ class Pricer:
         found = {slug: self.choice(slug, gpus) for slug, gpus in least.items()}
         return {slug: choice for slug, choice in found.items() if choice is not None}
 
-    def usd_per_hour(self, fleet: Fleet) -> float | None:
+    def usd_per_hour(self, fleet: FleetSize) -> float | None:
         """What a fleet costs per hour [USD], None when a GPU has no price."""
         return fleet_usd(fleet, self.of_fleet(fleet))
 
 
-def fleet_usd(fleet: Fleet, prices: dict[str, PriceChoice]) -> float | None:
+def fleet_usd(fleet: FleetSize, prices: dict[str, PriceChoice]) -> float | None:
     """GPUs times their price [USD/h], None when one is missing."""
     kinds = fleet.gpus_by_kind()
     if any(slug not in prices for slug in kinds):
@@ -59,7 +59,7 @@ def fleet_usd(fleet: Fleet, prices: dict[str, PriceChoice]) -> float | None:
     return sum(n * float(prices[slug].price.usd_per_gpu_hour) for slug, n in kinds.items())
 
 
-def whole_instances_usd(fleet: Fleet, prices: dict[str, PriceChoice]) -> float | None:
+def whole_instances_usd(fleet: FleetSize, prices: dict[str, PriceChoice]) -> float | None:
     """The same when only whole instances can be rented [USD/h]."""
     kinds = fleet.gpus_by_kind()
     if any(slug not in prices for slug in kinds):

@@ -128,6 +128,16 @@ class Refusal:
     at_zero_load: bool
 
 
+def peak_rps(request: PlanRequest) -> float:
+    """Rate [1/s] that the replicas of a pool must be able to carry: the peak with headroom."""
+    return request.workload.requests_per_s / request.limits.target_utilization
+
+
+def least_replicas(request: PlanRequest, ceiling_rps: float) -> int:
+    """Replicas that even the highest rate [1/s] of one would take."""
+    return max(1, math.ceil(peak_rps(request) / ceiling_rps - 1e-9)) if ceiling_rps > 0 else 1
+
+
 def smallest(check: Check, request: PlanRequest, limit: int, ceiling_rps: float,
              known: bool = False) -> Answer | Refusal:
     """Fewest replicas whose share of the peak holds with the target headroom.
@@ -146,24 +156,25 @@ def smallest(check: Check, request: PlanRequest, limit: int, ceiling_rps: float,
     known : bool
         ``limit`` comes from a fleet that is already as good: ask it first.
     """
-    peak = request.workload.requests_per_s / request.limits.target_utilization
-    least = max(1, math.ceil(peak / ceiling_rps - 1e-9)) if ceiling_rps > 0 else 1
+    peak, least = peak_rps(request), least_replicas(request, ceiling_rps)
     asked: dict[int, Verdict] = {}
 
     def holds(replicas: int) -> bool:
-        cv2 = split_arrival_cv2(request.workload.arrival_cv, replicas)
-        asked[replicas] = check(peak / replicas, cv2)
+        if replicas not in asked:
+            cv2 = split_arrival_cv2(request.workload.arrival_cv, replicas)
+            asked[replicas] = check(peak / replicas, cv2)
         return asked[replicas].ok
 
     if limit < least:
         return Refusal("throughput", False) if known else _refusal(check, "throughput")
-    if known and not holds(limit):
+    if not known and not holds(least):
+        refusal = _refusal(check, asked[least].failed)
+        if refusal.at_zero_load:
+            return refusal
+    if not (least in asked and holds(least)) and not holds(limit):
         return Refusal(asked[limit].failed, False)
     low, high = least - 1, limit if known else least
-    while high not in asked and not holds(high):
-        refusal = _refusal(check, asked[high].failed)
-        if refusal.at_zero_load or high >= limit:
-            return refusal
+    while not holds(high):
         low, high = high, min(high * 2, limit)
     while high - low > 1:
         middle = (low + high) // 2
@@ -175,6 +186,13 @@ def _refusal(check: Check, failed: str) -> Refusal:
     """Why a rate does not hold: at zero load already, or for what failed."""
     idle = check(IDLE_RATE_PER_S, 1.0)
     return Refusal(failed if idle.ok else idle.failed, not idle.ok)
+
+
+def pool_of(role: str, table: Table, answer: Answer, source: Source, request: PlanRequest) -> Pool:
+    """The pool that an answer makes."""
+    budget = source.token_budget if isinstance(source, Chunked) else None
+    return Pool(role, table, answer.replicas, answer.verdict.cap, budget,
+                request.workload.requests_per_s, source, answer.failed_below)
 
 
 def share(request: PlanRequest, replicas: int) -> tuple[float, float]:
@@ -189,7 +207,7 @@ def capacity_rps(check: Check, request: PlanRequest, replicas: int) -> float:
     Starts from the rate that sizing has shown to hold; doubles, then bisects.
     """
     cv2 = split_arrival_cv2(request.workload.arrival_cv, replicas)
-    low = request.workload.requests_per_s / request.limits.target_utilization / replicas
+    low = peak_rps(request) / replicas
     step = 1.0 / max(replicas - 1, 1)
     high = low * (1.0 + step)
     while check(high, cv2).ok:

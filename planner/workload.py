@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -19,7 +20,7 @@ _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lengths:
     """A distribution of token counts as points with weights.
 
@@ -44,10 +45,20 @@ class Lengths:
         """Raw moment E[X^order] [token^order]."""
         return float(np.dot(self.weights, self.tokens**order))
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """E[X] [token]."""
         return self.moment(1)
+
+    @cached_property
+    def second_moment(self) -> float:
+        """E[X^2] [token^2]."""
+        return self.moment(2)
+
+    @cached_property
+    def _reached(self) -> NDArray[np.float64]:
+        """Cumulated weights."""
+        return np.cumsum(self.weights)
 
     @property
     def max(self) -> float:
@@ -56,7 +67,7 @@ class Lengths:
 
     def quantile(self, share: float) -> float:
         """Smallest point [token] whose cumulated weight reaches ``share``."""
-        index = int(np.searchsorted(np.cumsum(self.weights), share - 1e-12))
+        index = int(np.searchsorted(self._reached, share - 1e-12))
         return float(self.tokens[min(index, len(self.tokens) - 1)])
 
     def scaled(self, factor: float) -> Lengths:
@@ -149,7 +160,7 @@ class Slo:
     percentile: float = 90.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Workload:
     """What arrives at the fleet in its peak hour.
 
@@ -181,24 +192,24 @@ class Workload:
     users: float | None = None
     think_s: float = 0.0
 
-    @property
+    @cached_property
     def new_prompt(self) -> Lengths:
         """Prompt tokens that must be computed: those not in the prefix cache."""
         return self.prompt.scaled(1.0 - self.prefix_hit) if self.prefix_hit else self.prompt
 
-    @property
+    @cached_property
     def running_context(self) -> float:
         """Mean context [token] of a running sequence: prompt + E[o^2] / (2 E[o]).
 
         Long answers stay longer, so it is more than prompt + o/2 (inspection paradox).
         """
-        return self.prompt.mean + self.output.moment(2) / (2.0 * self.output.mean)
+        return self.prompt.mean + self.output.second_moment / (2.0 * self.output.mean)
 
-    @property
+    @cached_property
     def running_context_variance(self) -> float:
         """Variance [token^2] of the context of a running sequence."""
-        prompt = self.prompt.moment(2) - self.prompt.mean**2
-        mean = self.output.moment(2) / (2.0 * self.output.mean)
+        prompt = self.prompt.second_moment - self.prompt.mean**2
+        mean = self.output.second_moment / (2.0 * self.output.mean)
         second = self.output.moment(3) / (3.0 * self.output.mean)
         return max(prompt, 0.0) + max(second - mean**2, 0.0)
 

@@ -8,7 +8,11 @@ section 4.2, algorithm 3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.queueing import Wait, mg1_wait
 from planner.roofline import StepBatch
@@ -20,6 +24,51 @@ CHUNK_RESIDUAL = 0.9
 steps that chunks make are met more often (set against a step-level simulation, erring safe)."""
 MIN_CHUNK_TOKENS = 16
 """[token] least room that a batch limit leaves for a chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a token budget leaves beside ``n`` decodes, and the step that uses it.
+
+    Attributes
+    ----------
+    caps : ndarray of int
+        Batch limits that leave room for a chunk.
+    space, chunk : ndarray, shape (size,)
+        [token] left for prompts, and of them what a prompt fills.
+    mixed_s : ndarray, shape (size,)
+        Step with a chunk [s]: evaluated at the batch limits, linear between them.
+    """
+
+    caps: NDArray[np.int64]
+    space: Array
+    chunk: Array
+    mixed_s: Array
+
+    @property
+    def size(self) -> int:
+        """The largest batch."""
+        return len(self.space)
+
+    @classmethod
+    def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Columns]:
+        """Columns of several budgets [token] from one evaluation of the steps."""
+        longest = max(_longest(table), 1.0)
+        caps, at, spaces, chunks = [], [], [], []
+        for budget in token_budgets:
+            room = (budget - MIN_CHUNK_TOKENS) / table.tokens_per_decode
+            caps.append(table.caps[table.caps <= room])
+            at.append(caps[-1].astype(np.intp) - 1 if caps[-1].size else np.zeros(1, np.intp))
+            n = table.n[: at[-1][-1] + 1]
+            spaces.append(np.maximum(budget - n * table.tokens_per_decode, 1.0))
+            chunks.append(np.minimum(spaces[-1], longest))
+        steps = np.split(_mixed_s(table, table.n[np.concatenate(at)], np.concatenate(
+            [chunk[places] for chunk, places in zip(chunks, at, strict=True)])),
+            np.cumsum([places.size for places in at])[:-1])
+        mixed = [np.maximum(np.interp(table.n[: len(space)], table.n[places], step),
+                            table.step_s[: len(space)])
+                 for space, places, step in zip(spaces, at, steps, strict=True)]
+        return [cls(*row) for row in zip(caps, spaces, chunks, mixed, strict=True)]
 
 
 class Chunked(Continuous):
@@ -34,34 +83,20 @@ class Chunked(Continuous):
 
     setup = "chunked"
 
-    def __init__(self, table: Table, token_budget: int) -> None:
+    def __init__(self, table: Table, token_budget: int, columns: Columns | None = None) -> None:
         super().__init__(table)
-        self.token_budget = token_budget
-        room = (token_budget - MIN_CHUNK_TOKENS) / table.tokens_per_decode
-        self.caps = table.caps[table.caps <= room]
-        self.size = int(self.caps[-1]) if self.caps.size else 1
-        n = table.n[: self.size]
-        prompt = self.workload.new_prompt
-        longest = prompt.moment(2) / prompt.mean
-        cached = self.workload.prompt.mean - prompt.mean
-        space = np.maximum(token_budget - n * table.tokens_per_decode, 1.0)
-        self.chunk = np.minimum(space, max(longest, 1.0))
-        self.space = space
+        own = columns or Columns.of_budgets(table, [token_budget])[0]
+        self.token_budget, self.caps, self.size = token_budget, own.caps, own.size
+        self.space, self.chunk, self.mixed = own.space, own.chunk, own.mixed_s
         self.decode = table.step_s[: self.size]
-        self.mixed = np.maximum(self._mixed(cached, longest), self.decode)
-        self.extra_per_token = (self.mixed - self.decode) / self.chunk
         self.per_step = table.step_s / table.decode_s
+        self.extra_per_token = (self.mixed - self.decode) / self.chunk
 
-    def _mixed(self, cached: float, longest: float) -> Array:
-        """Step with a chunk [s], evaluated at the batch limits and linear between them."""
-        at = np.unique(np.append(self.caps, self.size)).astype(np.intp) - 1
-        chunk = self.chunk[at]
-        seconds = self.table.model.seconds(StepBatch(
-            decodes=self.table.n[at], context=self.workload.running_context,
-            tokens_per_decode=self.table.tokens_per_decode, prefill_tokens=chunk,
-            prefill_sequences=1.0, cached=cached + np.maximum(longest - chunk, 0.0) / 2.0,
-            logits=0.0))
-        return np.interp(self.table.n[: self.size], self.table.n[at], seconds)
+    @classmethod
+    def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
+        """One setup for each budget; their steps are evaluated in one go."""
+        columns = Columns.of_budgets(table, token_budgets)
+        return [cls(table, budget, own) for budget, own in zip(token_budgets, columns, strict=True)]
 
     def tpot(self, rate_per_s: float) -> Array | None:
         """Mean step over the tokens a sequence gets from it, up to the batch that leaves room."""
@@ -108,7 +143,7 @@ class Chunked(Continuous):
 
     def stall_s2(self) -> Array:
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
-        return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.moment(2))
+        return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""
@@ -129,3 +164,19 @@ class Chunked(Continuous):
         extra = self.extra_per_token[n - 1] * self.workload.new_prompt.mean * wanted
         step = float(self.decode[n - 1] + extra)
         return wanted / step, step / accepted, float(self.mixed[n - 1]), load
+
+
+def _longest(table: Table) -> float:
+    """Mean prompt [token] that a prompt token belongs to: E[p^2] / E[p]."""
+    prompt = table.workload.new_prompt
+    return prompt.second_moment / prompt.mean
+
+
+def _mixed_s(table: Table, decodes: Array, chunk: Array) -> Array:
+    """Step of ``decodes`` sequences with a chunk [token] beside them [s]."""
+    workload = table.workload
+    cached = workload.prompt.mean - workload.new_prompt.mean
+    return table.model.seconds(StepBatch(
+        decodes=decodes, context=workload.running_context,
+        tokens_per_decode=table.tokens_per_decode, prefill_tokens=chunk, prefill_sequences=1.0,
+        cached=cached + np.maximum(_longest(table) - chunk, 0.0) / 2.0, logits=0.0))

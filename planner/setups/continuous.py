@@ -127,8 +127,11 @@ class Continuous(ABC):
             if answer.any() or not chosen.size:
                 break
             wait, latency = self._ttft(chain, rate_per_s, cv2, self.caps[chosen] - 1)
-            within = share_within(target.limit_s, wait, latency, self.table.prompt_weights)
-            answer[chosen] = within >= _level(target)
+            alone = (latency <= target.limit_s) @ self.table.prompt_weights
+            open_ = np.flatnonzero(alone >= _level(target))
+            within = share_within(target.limit_s, wait.at(open_), latency[open_],
+                                  self.table.prompt_weights)
+            answer[chosen[open_]] = within >= _level(target)
         return answer
 
     def _judge(self, held: dict[str, NDArray[np.bool_]], chain: Chain, rate_per_s: float,

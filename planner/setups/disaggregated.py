@@ -137,6 +137,16 @@ class PrefillPool:
         """Whether the cache of the packed prompts fits."""
         return self.table.memory_cap >= self.batch
 
+    def hopeless(self, handover_s: Array) -> str:
+        """What fails with no other request (``""``: nothing), whatever the number of replicas."""
+        if not self.fits:
+            return "memory"
+        target = self.workload.slo("ttft")
+        if target is None:
+            return ""
+        alone = self.table.prompt_weights[self.latency_s + handover_s <= target.limit_s].sum()
+        return "" if float(alone) >= target.percentile / 100.0 - 1e-6 else "ttft"
+
     def check(self, rate_per_s: float, cv2: float, handover_s: Array | float = 0.0,
               admission: Wait | None = None) -> Verdict:
         """Whether TTFT holds when hand-over and admission come on top.

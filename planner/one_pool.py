@@ -1,0 +1,151 @@
+"""Setups on one pool: the best layout (and token budget) of each GPU type.
+
+Best first: what could do with the fewest GPUs is sized before what cannot, so that most layouts
+need no question at all; the others are asked only whether they are as good as the best so far.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from planner.misses import miss_of, zero_load_miss
+from planner.requests import Layout, PlanRequest
+from planner.setups.base import Table
+from planner.setups.chunked import Chunked
+from planner.setups.colocated import Colocated
+from planner.setups.static import Static
+from planner.sizing import (
+    Answer,
+    Miss,
+    Pool,
+    Refusal,
+    Serving,
+    Sized,
+    capacity_rps,
+    least_replicas,
+    pool_of,
+    region_gpus,
+    share,
+    smallest,
+    spared_gpus,
+)
+
+DEFAULT_TOKEN_BUDGETS = (512, 1024, 2048, 4096, 8192)
+"""[token] chunk budgets to try; vLLM documents 2,048 for latency and 8,192 for throughput."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnePool:
+    """A one-pool setup at its fewest replicas; what users see is not worked out yet."""
+
+    setup: str
+    pool: Pool
+
+    @property
+    def pools(self) -> tuple[Pool]:
+        """The pool."""
+        return (self.pool,)
+
+    def sized(self, request: PlanRequest) -> Sized:
+        """Add the capacity of a replica and what users see."""
+        source = self.pool.source
+        assert isinstance(source, Serving)
+        seen = source.latencies(*share(request, self.pool.replicas), self.pool.batch_size)
+        assert seen is not None
+        capacity = capacity_rps(source.check, request, self.pool.replicas)
+        d = self.pool.deployment
+        return Sized(self.setup, d.weights, d.kv, (replace(self.pool, capacity_rps=capacity),),
+                     seen)
+
+
+def best_pool(request: PlanRequest, setup: str, tables: list[Table]
+              ) -> tuple[OnePool | None, list[Miss]]:
+    """The best layout of a setup on one GPU type, if any, and what cannot work."""
+    hopeless = [(table, zero_load_miss(setup, table)) for table in tables]
+    missed = [miss for _, miss in hopeless if miss]
+    tried = [variant for table, miss in hopeless if not miss
+             for variant in _variants(request, setup, table)]
+    best, refused = _Best(), list[tuple[_Variant, Refusal]]()
+    for variant in sorted(tried, key=lambda v: v.fewest_gpus):
+        if best.pool is not None and variant.fewest_gpus > best.gpus:
+            break
+        answer = _offer(request, variant, best)
+        if isinstance(answer, Refusal):
+            refused.append((variant, answer))
+    missed += _refused_layouts(setup, tried, refused, best.pool is None)
+    return (OnePool(setup, best.pool) if best.pool else None), missed
+
+
+@dataclass(slots=True)
+class _Best:
+    """The best pool so far on one GPU type: fewest GPUs, then lowest mean latency."""
+
+    gpus: int = 0
+    late_s: float = 0.0
+    pool: Pool | None = None
+
+    def limit(self, layout: Layout, request: PlanRequest) -> tuple[int, bool]:
+        """Most replicas of a layout worth having, and whether a better fleet is known."""
+        gpus = region_gpus(request) if self.pool is None else self.gpus
+        return gpus // layout.gpus - request.limits.spare_replicas, self.pool is not None
+
+    def offer(self, pool: Pool, late_s: float, request: PlanRequest) -> None:
+        """Keep a pool when it is better, spares counted."""
+        gpus = spared_gpus(pool, request)
+        if self.pool is None or (gpus, late_s) < (self.gpus, self.late_s):
+            self.gpus, self.late_s, self.pool = gpus, late_s, pool
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """One way to run a one-pool setup: a layout, and a token budget for ``chunked``.
+
+    Attributes
+    ----------
+    ceiling_rps : float
+        [1/s] that a replica cannot exceed.
+    fewest_gpus : int
+        GPUs, spares included, that even this rate would take.
+    """
+
+    table: Table
+    source: Serving
+    ceiling_rps: float
+    fewest_gpus: int
+
+
+def _variants(request: PlanRequest, setup: str, table: Table) -> Iterator[_Variant]:
+    """The ways to run a one-pool setup on a table: token budgets for ``chunked``, else one."""
+    sources: Sequence[Serving]
+    if setup == "chunked":
+        sources = Chunked.of_budgets(table, request.limits.token_budgets or DEFAULT_TOKEN_BUDGETS)
+    else:
+        sources = [Static(table) if setup == "static" else Colocated(table)]
+    for source in sources:
+        ceiling = source.ceiling_rps()
+        replicas = least_replicas(request, ceiling) + request.limits.spare_replicas
+        yield _Variant(table, source, ceiling, replicas * table.deployment.layout.gpus)
+
+
+def _offer(request: PlanRequest, variant: _Variant, best: _Best) -> Answer | Refusal:
+    """Size a variant and offer it to the best."""
+    source, table = variant.source, variant.table
+    limit, known = best.limit(table.deployment.layout, request)
+    answer = smallest(source.check, request, limit, variant.ceiling_rps, known)
+    if isinstance(answer, Answer):
+        ttft_s, tpot_s = source.means(*share(request, answer.replicas), answer.verdict.cap)
+        best.offer(pool_of("serve", table, answer, source, request), ttft_s + tpot_s, request)
+    return answer
+
+
+def _refused_layouts(setup: str, tried: list[_Variant], refused: list[tuple[_Variant, Refusal]],
+                     nothing_works: bool) -> Iterator[Miss]:
+    """Layouts of which every variant was refused: at zero load, or with no fleet at all."""
+    ways = Counter(variant.table.deployment.layout for variant in tried)
+    last = {variant.table.deployment.layout: (variant, refusal) for variant, refusal in refused}
+    asked = Counter(variant.table.deployment.layout for variant, _ in refused)
+    for layout, (variant, refusal) in last.items():
+        if asked[layout] == ways[layout] and (refusal.at_zero_load or nothing_works):
+            yield miss_of(setup, variant.table, refusal, variant.source)
