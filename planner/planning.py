@@ -139,6 +139,8 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     result = PlanResult(regional, resources, {**prices, **used}, catalog.as_of,
                         [document for document, _ in ranked], [f.sized for _, f in ranked],
                         missed)
+    if not request.advice:
+        return result
     if ranked:
         result.advice = advise(regional, resources, pricer, ranked[0][1])
     else:

@@ -69,9 +69,21 @@ def jobs(api: Api, names: Sequence[str]) -> dict[str, Callable[[], Any]]:
     """What is timed, by name."""
     plans = {f"plan {name}": partial(api.post, "plans", example(name)) for name in names}
     plan_id = api.post("plans", example("chat"))["id"]
-    return {**plans,
+    return {"in process, no advice": in_process(advice=False),
+            "in process, with advice": in_process(advice=True), **plans,
             "estimate 10,000 steps": partial(api.post, "estimates", many_steps(10_000)),
             "workbook chat": partial(api.get, f"plans/{plan_id}/workbook")}
+
+
+def in_process(advice: bool) -> Callable[[], Any]:
+    """A plan by the library alone: one model, three set-ups, one GPU type, all layouts."""
+    from planner.api.plan_schema import parse_plan
+    from planner.catalog.shipped import shipped_catalog
+    from planner.planning import make_plan
+
+    request = parse_plan({**example("chat"), "gpus": ["h100-sxm-80gb"], "advice": advice,
+                          "setups": ["colocated", "chunked", "disaggregated"]})
+    return partial(make_plan, request, shipped_catalog())
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, float]:

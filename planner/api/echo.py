@@ -30,6 +30,7 @@ def echo(request: PlanRequest) -> dict[str, Any]:
         "speculative": asdict(request.speculative) if request.speculative else None,
         "power_cap_w": request.power_cap_w,
         "objective": request.objective,
+        "advice": request.advice,
         "measured": {role: _measured(w) for role, w in request.measured.items()},
     }
 

@@ -10,6 +10,7 @@ from marshmallow import ValidationError, fields, pre_load, validates_schema
 from planner.api.fields import (
     SLUG,
     Choice,
+    Flag,
     Map,
     Number,
     Text,
@@ -182,6 +183,8 @@ class PlanSchema(StrictSchema):
     speculative = fields.Nested(SpeculativeSchema, allow_none=True, load_default=None)
     power_cap_w = Number(above=0, highest=1e5, allow_none=True, load_default=None)
     objective = Choice(OBJECTIVES, load_default="cost")
+    advice = Flag(load_default=True, metadata={
+        "description": "Whether every lever is planned as well; false answers sooner"})
     measured = fields.Nested(MeasuredSchema, load_default=dict)
 
 
@@ -229,6 +232,7 @@ def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None) -> Pla
         speculative=Speculative(**data["speculative"]) if data["speculative"] else None,
         power_cap_w=data["power_cap_w"],
         objective=data["objective"],
+        advice=data["advice"],
         measured={role: _worker(row) for role, row in data["measured"].items()},
         stated=read.stated,
         assumptions=read.assumptions,

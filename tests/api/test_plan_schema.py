@@ -182,6 +182,7 @@ FULL = {
     **BASE, "name": "all", "gpus": ["l40s", "h100-sxm-80gb"], "setups": ["chunked"],
     "precisions": [{"weights": "fp8", "kv": "fp8"}, {"weights": None, "kv": None}],
     "engine": "ideal", "fidelity": "napkin", "objective": "gpus", "power_cap_w": 500,
+    "advice": False,
     "slo": {"ttft_ms": 33, "tpot_ms": 7, "itl_ms": 70, "e2e_ms": 9000, "tpot_percentile": 99},
     "limits": {"max_gpus": 64, "max_sequences": 128, "memory_utilization": 0.85, "regions": 2,
                "layouts": [{"tensor_parallel": 4, "expert_parallel": 4}],
