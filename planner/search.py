@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.hardware import Gpu
 from planner.layouts import layouts
@@ -69,10 +69,21 @@ def _tables(request: PlanRequest, resources: Resources, gpu: Gpu, pair: tuple[st
     for layout in tried:
         deployment = Deployment(resources.llm, gpu, weights, kv, layout, profile,
                                 request.power_cap_w, request.fidelity)
-        table = build_table(deployment, request.workload, request.limits, request.speculative,
-                            resources.draft)
+        table = _table(deployment, request, resources)
         if table.memory_cap >= 1:
             yield table
         else:
             found.missed += [Miss(setup, gpu.slug, layout, weights, "memory",
                                   memory_detail(table)) for setup in request.setups]
+
+
+def _table(deployment: Deployment, request: PlanRequest, resources: Resources) -> Table:
+    """A deployment's table, built once for all requests of a plan that have the same lengths."""
+    d, limits = deployment, request.limits
+    key = (d.gpu.slug, d.weights, d.kv, d.layout, d.profile.slug, d.power_cap_w, d.fidelity,
+           request.workload.lengths_key, limits.max_sequences, limits.memory_utilization,
+           request.speculative)
+    if key not in resources.tables:
+        resources.tables[key] = build_table(d, request.workload, limits, request.speculative,
+                                            resources.draft)
+    return replace(resources.tables[key], workload=request.workload)

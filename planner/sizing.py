@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from planner.engine import EngineProfile
 from planner.hardware import Gpu
@@ -41,6 +41,8 @@ class Resources:
     usd_per_gpu_hour: Mapping[str, float]
     """Missing for a GPU without a price."""
     draft: Llm | None = None
+    tables: dict[object, Table] = field(default_factory=dict, compare=False, repr=False)
+    """Tables that were built for this plan, so that its levers need not build them again."""
 
 
 @dataclass(frozen=True, slots=True)

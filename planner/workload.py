@@ -193,6 +193,12 @@ class Workload:
     think_s: float = 0.0
 
     @cached_property
+    def lengths_key(self) -> tuple[object, ...]:
+        """What distinguishes the lengths of one workload from another's, hashable."""
+        return (*(part.tobytes() for x in (self.prompt, self.output)
+                  for part in (x.tokens, x.weights)), self.prefix_hit)
+
+    @cached_property
     def new_prompt(self) -> Lengths:
         """Prompt tokens that must be computed: those not in the prefix cache."""
         return self.prompt.scaled(1.0 - self.prefix_hit) if self.prefix_hit else self.prompt
