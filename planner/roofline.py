@@ -139,9 +139,9 @@ class Step:
         names: NDArray[np.str_] = np.array(["compute", "memory", "communication", "overhead"])
         sides: dict[str, Array] = {n: np.zeros(np.shape(self.seconds)) for n in names}
         for term in self.terms:
-            seconds = np.broadcast_to(term.seconds, np.shape(self.seconds))
-            for name in names:
-                sides[name] = sides[name] + np.where(np.asarray(term.bound) == name, seconds, 0.0)
+            bound, seconds = term.bound, term.seconds
+            for name in ("compute", "memory") if term.kind == "roofline" else (term.kind,):
+                sides[name] = sides[name] + np.where(np.equal(bound, name), seconds, 0.0)
         return np.asarray(names[np.argmax(np.stack([sides[n] for n in names]), axis=0)])
 
 
