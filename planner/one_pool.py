@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
+from planner.candidates import Candidate
 from planner.misses import miss_of, zero_load_miss
 from planner.requests import Layout, PlanRequest
 from planner.setups.base import Table
@@ -60,20 +62,25 @@ class OnePool:
                      seen)
 
 
-def best_pool(request: PlanRequest, setup: str, tables: list[Table]
+def best_pool(request: PlanRequest, setup: str, held: list[Candidate]
               ) -> tuple[OnePool | None, list[Miss]]:
     """The best layout of a setup on one GPU type, if any, and what cannot work."""
-    hopeless = [(table, zero_load_miss(setup, table)) for table in tables]
-    missed = [miss for _, miss in hopeless if miss]
-    tried = [variant for table, miss in hopeless if not miss
-             for variant in _variants(request, setup, table)]
-    best, refused = _Best(), list[tuple[_Variant, Refusal]]()
-    for variant in sorted(tried, key=lambda v: v.fewest_gpus):
-        if best.pool is not None and variant.fewest_gpus > best.gpus:
-            break
-        answer = _offer(request, variant, best)
-        if isinstance(answer, Refusal):
-            refused.append((variant, answer))
+    best, tried = _Best(), list[_Variant]()
+    missed, refused = list[Miss](), list[tuple[_Variant, Refusal]]()
+    queue: list[tuple[int, int, Candidate | _Variant]] = [
+        (layout.fewest_gpus, place, layout) for place, layout in enumerate(held)]
+    heapify(queue)
+    while queue and not best.beats(queue[0][0]):
+        _, _, item = heappop(queue)
+        if isinstance(item, _Variant):
+            answer = _offer(request, item, best)
+            refused += [(item, answer)] if isinstance(answer, Refusal) else []
+        elif miss := zero_load_miss(setup, item.table):
+            missed.append(miss)
+        else:
+            for variant in _variants(request, setup, item.table):
+                tried.append(variant)
+                heappush(queue, (variant.fewest_gpus, len(held) + len(tried), variant))
     missed += _refused_layouts(setup, tried, refused, best.pool is None)
     return (OnePool(setup, best.pool) if best.pool else None), missed
 
@@ -90,6 +97,10 @@ class _Best:
         """Most replicas of a layout worth having, and whether a better fleet is known."""
         gpus = region_gpus(request) if self.pool is None else self.gpus
         return gpus // layout.gpus - request.limits.spare_replicas, self.pool is not None
+
+    def beats(self, gpus: int) -> bool:
+        """Whether a fleet of fewer GPUs is known."""
+        return self.pool is not None and self.gpus < gpus
 
     def offer(self, pool: Pool, late_s: float, request: PlanRequest) -> None:
         """Keep a pool when it is better, spares counted."""

@@ -5,9 +5,13 @@ For each of the best decode pools the cheapest prefill pool is found that hands 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from heapq import heapify, heappop, heappush
 
+from planner.candidates import Candidate
 from planner.misses import miss_of
 from planner.queueing import Wait
 from planner.requests import PlanRequest
@@ -76,22 +80,19 @@ class TwoPools:
             seen)
 
 
-def best_pairs(request: PlanRequest, resources: Resources, tables: Mapping[str, list[Table]]
-               ) -> tuple[list[TwoPools], list[Miss]]:
+def best_pairs(request: PlanRequest, resources: Resources,
+               held: Mapping[str, list[Candidate]]) -> tuple[list[TwoPools], list[Miss]]:
     """The best pair of pools for every pair of GPU types, and why a GPU is in none."""
     best: dict[tuple[str, str], TwoPools] = {}
     refusals: Refusals = {}
     for asked in _split_targets(request):
-        rows = {slug: [replace(t, workload=asked.workload) for t in row]
-                for slug, row in tables.items()}
-        decodes = {slug: _decode_pools(asked, row, refusals) for slug, row in rows.items()}
-        sources = {slug: [PrefillPool(t, b) for t in row for b in prefill_batches(t.workload)]
-                   for slug, row in rows.items()}
+        decodes = {slug: _DecodePools(asked, row, refusals) for slug, row in held.items()}
+        sources = {slug: [_PrefillLayout(asked, x) for x in row] for slug, row in held.items()}
         for d_slug, pools in decodes.items():
-            for p_slug, row in sources.items():
-                value = _values(request, resources, (p_slug, d_slug))
-                for pool in pools:
-                    _pair_up(asked, value, pool, row, best, refusals)
+            for p_slug, layouts in sources.items():
+                if layouts:
+                    value = _values(request, resources, (p_slug, d_slug))
+                    _Pairing(asked, value, (p_slug, d_slug), best, refusals).run(pools, layouts)
     covered = {slug for pair in best for slug in pair}
     return list(best.values()), [miss_of("disaggregated", table, refusal, None)
                                  for slug, (table, refusal) in refusals.items()
@@ -133,21 +134,66 @@ def _with_targets(workload: Workload, extra: tuple[Slo, ...]) -> Workload:
     return replace(workload, slos=tuple(merged.values()))
 
 
-def _decode_pools(request: PlanRequest, tables: list[Table],
-                  refusals: Refusals) -> list[Pool]:
-    pools = []
-    for table in tables:
+class _DecodePools:
+    """The decode pools of one GPU type, fewest GPUs first and sized only as far as asked for.
+
+    Attributes
+    ----------
+    found : list of Pool
+        Those that were asked for, by GPUs with spares, then by the step of one sequence.
+    """
+
+    def __init__(self, request: PlanRequest, held: list[Candidate], refusals: Refusals) -> None:
+        self.request, self.refusals = request, refusals
+        self.found: list[Pool] = []
+        self._queue: list[tuple[int, int, float, int, Candidate | Pool]] = [
+            (x.fewest_gpus, 0, 0.0, place, x) for place, x in enumerate(held)]
+        heapify(self._queue)
+
+    def get(self, place: int, most_gpus: float) -> Pool | None:
+        """The pool of a place in the order; None past the last that has at most ``most_gpus``."""
+        while len(self.found) <= place and self._queue and self._queue[0][0] <= most_gpus:
+            _, _, _, key, item = heappop(self._queue)
+            if isinstance(item, Pool):
+                self.found.append(item)
+            elif pool := self._sized(item):
+                heappush(self._queue, (spared_gpus(pool, self.request), 1,
+                                       float(pool.table.decode_s[0]), key, pool))
+        if place < len(self.found) and spared_gpus(self.found[place], self.request) <= most_gpus:
+            return self.found[place]
+        return None
+
+    def fastest(self, most_gpus: float) -> Pool | None:
+        """Of all pools with at most ``most_gpus`` the one with the shortest step of a sequence."""
+        place = len(self.found)
+        while self.get(place, most_gpus):
+            place += 1
+        within = (p for p in self.found if spared_gpus(p, self.request) <= most_gpus)
+        return min(within, key=lambda p: float(p.table.decode_s[0]), default=None)
+
+    def _sized(self, layout: Candidate) -> Pool | None:
+        table = replace(layout.table, workload=self.request.workload)
         source = DecodePool(table)
-        limit = (region_gpus(request) // table.deployment.layout.gpus
-                 - request.limits.spare_replicas)
-        answer = smallest(source.check, request, limit, source.ceiling_rps())
+        limit = (region_gpus(self.request) // layout.deployment.layout.gpus
+                 - self.request.limits.spare_replicas)
+        answer = smallest(source.check, self.request, limit, source.ceiling_rps())
         if isinstance(answer, Refusal):
-            refusals[table.deployment.gpu.slug] = (table, answer)
-        else:
-            pools.append(pool_of("decode", table, answer, source, request))
-    pools.sort(key=lambda p: (spared_gpus(p, request), float(p.table.decode_s[0])))
-    fastest = sorted(pools, key=lambda p: float(p.table.decode_s[0]))[:1]
-    return pools[:DECODE_CANDIDATES] + [p for p in fastest if p not in pools[:DECODE_CANDIDATES]]
+            self.refusals[layout.deployment.gpu.slug] = (table, answer)
+            return None
+        return pool_of("decode", table, answer, source, self.request)
+
+
+class _PrefillLayout:
+    """A layout of a prefill pool with its packings, made when first asked for."""
+
+    def __init__(self, request: PlanRequest, layout: Candidate) -> None:
+        self.request, self.layout = request, layout
+
+    @cached_property
+    def pools(self) -> list[PrefillPool]:
+        """One pool a packing."""
+        table = replace(self.layout.table, workload=self.request.workload)
+        return [PrefillPool(table, batch) for batch in prefill_batches(table.workload)]
 
 
 def _values(request: PlanRequest, resources: Resources, slugs: tuple[str, str]
@@ -162,61 +208,86 @@ def _values(request: PlanRequest, resources: Resources, slugs: tuple[str, str]
     return dict.fromkeys(slugs, 1.0)
 
 
-def _pair_up(request: PlanRequest, value: Mapping[str, float], decode: Pool,
-             sources: list[PrefillPool], best: dict[tuple[str, str], TwoPools],
-             refusals: Refusals) -> None:
-    """Offer every prefill pool that goes with a decode pool."""
-    assert isinstance(decode.source, DecodePool)
-    chain = decode.source.chain(*share(request, decode.replicas))
-    admission = decode.source.admission(chain, decode.batch_size)
-    first_step_s = decode.source.first_step_s(chain, decode.batch_size)
-    for source in sources:
-        slug = source.table.deployment.gpu.slug
-        key = (slug, decode.deployment.gpu.slug)
-        limit, known = _prefill_limit(request, value, decode, source, best.get(key))
-        if known and limit * source.ceiling_rps() < request.workload.requests_per_s:
-            continue
-        pair = Pair(source, decode.source)
+@dataclass(frozen=True, slots=True)
+class _Pairing:
+    """One pair of GPU types: prefill pools are offered to one decode pool after the other."""
+
+    request: PlanRequest
+    value: Mapping[str, float]
+    key: tuple[str, str]
+    best: dict[tuple[str, str], TwoPools]
+    refusals: Refusals
+
+    def run(self, decodes: _DecodePools, layouts: list[_PrefillLayout]) -> None:
+        """Pair the decode pools of fewest GPUs, and the fastest, with every prefill layout."""
+        layouts = sorted(layouts, key=lambda x: x.layout.fewest_gpus)
+        least = layouts[0].layout.fewest_gpus
+        for place in range(DECODE_CANDIDATES):
+            pool = decodes.get(place, self._most_decode_gpus(least))
+            if pool is None:
+                break
+            self._pair_up(pool, layouts)
+        fastest = decodes.fastest(self._most_decode_gpus(least))
+        if fastest and fastest not in decodes.found[:DECODE_CANDIDATES]:
+            self._pair_up(fastest, layouts)
+
+    def _most_decode_gpus(self, prefill_gpus: int) -> float:
+        """GPUs of a decode pool that can still be as good as the best next to a prefill pool."""
+        known = self.best.get(self.key)
+        if known is None:
+            return math.inf
+        p_value, d_value = (self.value[slug] for slug in self.key)
+        return (known.rank[0] - prefill_gpus * p_value) / d_value + 1e-9
+
+    def _pair_up(self, decode: Pool, layouts: list[_PrefillLayout]) -> None:
+        """Offer every prefill layout that can be as good to a decode pool."""
+        assert isinstance(decode.source, DecodePool)
+        chain = decode.source.chain(*share(self.request, decode.replicas))
+        admission = decode.source.admission(chain, decode.batch_size)
+        first_step_s = decode.source.first_step_s(chain, decode.batch_size)
+        for layout in layouts:
+            if spared_gpus(decode, self.request) > self._most_decode_gpus(
+                    layout.layout.fewest_gpus):
+                break
+            for source in layout.pools:
+                self._offer(Pair(source, decode.source), decode, first_step_s, admission)
+
+    def _offer(self, pair: Pair, decode: Pool, first_step_s: float, admission: Wait) -> None:
+        """Size a prefill pool next to a decode pool and keep the two if they are better."""
+        source, slug = pair.prefill, self.key[0]
+        limit, known = self._prefill_limit(decode, source)
+        if known and limit * source.ceiling_rps() < self.request.workload.requests_per_s:
+            return
         handover_s = pair.transfer_s() + first_step_s
         hopeless = source.hopeless(handover_s)
-        if hopeless:
-            refusals.setdefault(slug, (source.table, Refusal(hopeless, True)))
-            continue
-        check = _prefill_check(source, handover_s, admission)
-        answer = smallest(check, request, limit, source.ceiling_rps(), known)
+        answer = Refusal(hopeless, True) if hopeless else smallest(
+            _prefill_check(source, handover_s, admission), self.request, limit,
+            source.ceiling_rps(), known)
         if isinstance(answer, Refusal):
-            refusals.setdefault(slug, (source.table, answer))
-            continue
-        prefill = pool_of("prefill", source.table, answer, source, request)
-        _keep_better(request, value, pair, (prefill, decode), best, key)
+            self.refusals.setdefault(slug, (source.table, answer))
+            return
+        pools = pool_of("prefill", source.table, answer, source, self.request), decode
+        means = pair.means(*_shares(self.request, pools), decode.batch_size)
+        rank = (pool_value(pools, self.value, self.request), sum(means))
+        if self.key not in self.best or rank < self.best[self.key].rank:
+            self.best[self.key] = TwoPools(pair, pools, rank)
+
+    def _prefill_limit(self, decode: Pool, source: PrefillPool) -> tuple[int, bool]:
+        """Most prefill replicas worth having next to a decode pool, and whether a pair is known."""
+        spare, gpus = self.request.limits.spare_replicas, source.table.deployment.layout.gpus
+        most = (region_gpus(self.request) - spared_gpus(decode, self.request)) // gpus - spare
+        known = self.best.get(self.key)
+        if known is None:
+            return most, False
+        left = known.rank[0] - pool_value((decode,), self.value, self.request)
+        worth = int(left / self.value[self.key[0]] / gpus + 1e-9) - spare
+        return min(most, worth), True
 
 
 def _prefill_check(source: PrefillPool, handover_s: Array, admission: Wait) -> Check:
     def check(rate_per_s: float, cv2: float) -> Verdict:
         return source.check(rate_per_s, cv2, handover_s, admission)
     return check
-
-
-def _prefill_limit(request: PlanRequest, value: Mapping[str, float], decode: Pool,
-                   source: PrefillPool, best: TwoPools | None) -> tuple[int, bool]:
-    """Most prefill replicas worth having next to a decode pool."""
-    d = source.table.deployment
-    spare = request.limits.spare_replicas
-    most = (region_gpus(request) - spared_gpus(decode, request)) // d.layout.gpus - spare
-    if best is None:
-        return most, False
-    left = pool_value(best.pools, value, request) - pool_value((decode,), value, request)
-    worth = int(left / value[d.gpu.slug] / d.layout.gpus + 1e-9) - spare
-    return min(most, worth), True
-
-
-def _keep_better(request: PlanRequest, value: Mapping[str, float], pair: Pair,
-                 pools: tuple[Pool, Pool], best: dict[tuple[str, str], TwoPools],
-                 key: tuple[str, str]) -> None:
-    means = pair.means(*_shares(request, pools), pools[1].batch_size)
-    rank = (pool_value(pools, value, request), sum(means))
-    if key not in best or rank < best[key].rank:
-        best[key] = TwoPools(pair, pools, rank)
 
 
 def _shares(request: PlanRequest, pools: tuple[Pool, Pool]

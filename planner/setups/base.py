@@ -120,11 +120,7 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     """Evaluate a deployment's decode and prefill columns once."""
     profile = deployment.profile
     top = limits.max_sequences or profile.default_max_sequences
-    memory = memory_budget(deployment, utilization=limits.memory_utilization,
-                           max_sequences=limits.max_sequences,
-                           max_batched_tokens=max_batched_tokens, draft=draft)
-    fit = max_running_sequences(deployment, memory.kv_pool_bytes, workload.running_context,
-                                workload.running_context_variance)
+    memory, fit = memory_fit(deployment, workload, limits, draft, max_batched_tokens)
     cap = max(min(top * deployment.layout.data, fit), 0)
     model = StepModel.of(deployment)
     n = np.arange(1.0, max(cap, 1) + 1.0)
@@ -139,6 +135,18 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
         share *= -(-deployment.llm.layers // deployment.layout.pipeline) / deployment.llm.layers
     return Table(deployment, workload, model, memory, n, decode, step, prefill, first, share,
                  np.array(cap_sequence(cap), dtype=np.int64), per_decode, fit)
+
+
+def memory_fit(deployment: Deployment, workload: Workload, limits: Limits,
+               draft: Llm | None = None, max_batched_tokens: int | None = None
+               ) -> tuple[MemoryBudget, int]:
+    """A GPU's memory, and how many sequences of the workload the replica holds."""
+    memory = memory_budget(deployment, utilization=limits.memory_utilization,
+                           max_sequences=limits.max_sequences,
+                           max_batched_tokens=max_batched_tokens, draft=draft)
+    return memory, max_running_sequences(deployment, memory.kv_pool_bytes,
+                                         workload.running_context,
+                                         workload.running_context_variance)
 
 
 def decode_columns(model: StepModel, n: Array, workload: Workload,

@@ -1,0 +1,68 @@
+"""The layouts of a model on a GPU that hold it; their tables are built when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from planner.hardware import Gpu
+from planner.layouts import layouts
+from planner.misses import memory_detail
+from planner.requests import Layout, PlanRequest
+from planner.roofline import Deployment
+from planner.setups.base import Table, build_table, memory_fit
+from planner.sizing import Miss, Resources
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout that holds the model."""
+
+    deployment: Deployment
+    request: PlanRequest
+    resources: Resources
+
+    @property
+    def fewest_gpus(self) -> int:
+        """GPUs of one replica and the spares: no pool of this layout is smaller."""
+        return self.deployment.layout.gpus * (1 + self.request.limits.spare_replicas)
+
+    @cached_property
+    def table(self) -> Table:
+        """Its table, built once for all requests of a plan that have the same lengths."""
+        d, request, known = self.deployment, self.request, self.resources.tables
+        key = (d.gpu.slug, d.weights, d.kv, d.layout, d.profile.slug, d.power_cap_w, d.fidelity,
+               request.workload.lengths_key, request.limits.max_sequences,
+               request.limits.memory_utilization, request.speculative)
+        if key not in known:
+            known[key] = build_table(d, request.workload, request.limits, request.speculative,
+                                     self.resources.draft)
+        return replace(known[key], workload=request.workload)
+
+
+def candidates(request: PlanRequest, resources: Resources, gpu: Gpu, pair: tuple[str, str]
+               ) -> tuple[list[Candidate], list[Miss]]:
+    """The layouts of a GPU at a (weights, KV) precision, and the misses of those too large."""
+    weights, kv = pair
+    profile = resources.profiles[gpu.slug, weights]
+    tried = layouts(resources.llm, gpu, request.limits)
+    fitting: list[Candidate] = []
+    missed: list[Miss] = []
+    for layout in tried:
+        deployment = Deployment(resources.llm, gpu, weights, kv, layout, profile,
+                                request.power_cap_w, request.fidelity)
+        memory, most = memory_fit(deployment, request.workload, request.limits, resources.draft)
+        if most >= 1:
+            fitting.append(Candidate(deployment, request, resources))
+            continue
+        detail = memory_detail(deployment, memory, request.workload)
+        missed += _of_every_setup(request, Miss("", gpu.slug, layout, weights, "memory", detail))
+    if not tried:
+        missed += _of_every_setup(request, Miss("", gpu.slug, Layout(), weights, "max_gpus",
+                                                "no layout stays within max_gpus"))
+    return fitting, missed
+
+
+def _of_every_setup(request: PlanRequest, miss: Miss) -> Iterator[Miss]:
+    return (replace(miss, setup=setup) for setup in request.setups)
