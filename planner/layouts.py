@@ -10,6 +10,10 @@ from planner.llm import Llm
 from planner.requests import Layout, Limits
 
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+MANY_NODES_PARAMS = 40e9
+"""Parameters from which stages may span nodes: at 16 bits most of a node of eight 16 GB GPUs."""
+MANY_STAGES_PARAMS = 200e9
+"""Parameters from which more than eight stages are tried: past eight nodes of 16 GB GPUs."""
 MAX_DATA_GROUP = 64
 """GPUs that data-parallel attention with expert parallelism spans at most."""
 
@@ -18,8 +22,8 @@ def layouts(llm: Llm, gpu: Gpu, limits: Limits) -> tuple[Layout, ...]:
     """Candidate layouts, smallest first.
 
     Tensor parallelism stays inside a node (or the link domain, where that is larger) and divides
-    the query heads; pipeline stages are tried inside a node, and beyond where the weights fit no
-    node (a better link never takes a choice away); data-parallel attention is tried for MoE
+    the query heads; pipeline stages are tried inside a node, and beyond for large models (a better
+    link or more memory never takes a choice away); data-parallel attention is tried for MoE
     models, whose experts it spreads and whose latent caches tensor parallelism would replicate.
     """
     if limits.layouts is not None:
@@ -28,7 +32,7 @@ def layouts(llm: Llm, gpu: Gpu, limits: Limits) -> tuple[Layout, ...]:
         return limits.layouts
     tensors = tuple(_tensor_degrees(llm, gpu, limits))
     found = [Layout(tensor=t) for t in tensors]
-    found += [Layout(tensor=t, pipeline=p) for p in _pipeline_degrees(llm, gpu, limits)
+    found += [Layout(tensor=t, pipeline=p) for p in _pipeline_degrees(llm, limits)
               for t in tensors if _worth_staging(llm, gpu, t, p)]
     if llm.is_moe:
         found += list(_data_parallel(gpu, tensors))
@@ -60,9 +64,11 @@ def check_layout(llm: Llm, layout: Layout, pointer: str) -> None:
 
 
 def _worth_staging(llm: Llm, gpu: Gpu, tensor: int, stages: int) -> bool:
-    """Whether stages stay in one node, or the model needs more than one."""
-    node = gpu.node_gpus
-    return tensor * stages <= node or llm.total_params > 0.5 * node * gpu.memory_bytes
+    """Whether stages stay in one node, or the model is large enough to want more than one.
+
+    What is tried never depends on the GPU's memory: more of it must not take a choice away.
+    """
+    return tensor * stages <= gpu.node_gpus or llm.total_params > MANY_NODES_PARAMS
 
 
 def _tensor_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
@@ -73,12 +79,11 @@ def _tensor_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
             yield t
 
 
-def _pipeline_degrees(llm: Llm, gpu: Gpu, limits: Limits) -> Iterable[int]:
-    """Two and four stages inside a node; more where the weights need more than a node."""
-    reach = min(max(gpu.link_domain_gpus, gpu.node_gpus), limits.max_tensor_parallel)
-    crowded = llm.total_params * 0.5 > 0.8 * reach * gpu.memory_bytes
-    wide = llm.total_params * 2.0 > 0.5 * reach * gpu.memory_bytes
-    most = 32 if crowded else min(limits.max_pipeline_parallel, 8 if wide else 4)
+def _pipeline_degrees(llm: Llm, limits: Limits) -> Iterable[int]:
+    """Stages up to the limit; up to 32 for models that many small GPUs could hold only so."""
+    most = limits.max_pipeline_parallel
+    if most >= Limits().max_pipeline_parallel and llm.total_params > MANY_STAGES_PARAMS:
+        most = max(most, 32)
     for p in (2, 4, 8, 16, 32):
         if p <= min(most, llm.layers):
             yield p
