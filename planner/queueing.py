@@ -22,6 +22,8 @@ NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
 COARSE = 8
 """Of the times at which a distribution is evaluated, every eighth finds where to look closer."""
+NOTICEABLE = 1e-6
+"""Probability of a wait below which it changes nothing."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
 
@@ -118,6 +120,18 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
 def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
     """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
     return np.asarray(wait.cdf(limit_s - latency_s) @ weights)
+
+
+def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Array,
+                      weights: Array) -> Array:
+    """P(W1 + W2 + S <= limit), never above P(W1 + S <= limit).
+
+    The sum is matched by two moments, which can give it more short waits than its first part has.
+    """
+    share = share_within(limit_s, first + second, latency_s, weights)
+    if not (second.busy > NOTICEABLE).any():
+        return share
+    return np.minimum(share, share_within(limit_s, first, latency_s, weights))
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,

@@ -18,7 +18,7 @@ from planner.queueing import (
     Chain,
     Wait,
     admission_wait,
-    share_within,
+    share_within_both,
     sum_percentiles,
 )
 from planner.setups.base import (
@@ -126,11 +126,11 @@ class Continuous(ABC):
         for chosen in (places,) if self._slow() else (places[-1:], places[:-1]):
             if answer.any() or not chosen.size:
                 break
-            wait, latency = self._ttft(chain, rate_per_s, cv2, self.caps[chosen] - 1)
+            prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, self.caps[chosen] - 1)
             alone = (latency <= target.limit_s) @ self.table.prompt_weights
             open_ = np.flatnonzero(alone >= _level(target))
-            within = share_within(target.limit_s, wait.at(open_), latency[open_],
-                                  self.table.prompt_weights)
+            within = share_within_both(target.limit_s, prefill.at(open_), admission.at(open_),
+                                       latency[open_], self.table.prompt_weights)
             answer[chosen[open_]] = within >= _level(target)
         return answer
 
@@ -168,8 +168,8 @@ class Continuous(ABC):
                 f"p{target.percentile:g}"] > target.limit_s
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,))[0] * tokens
-        wait, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
-        within = share_within(left, wait, latency, self.table.prompt_weights)
+        prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
+        within = share_within_both(left, prefill, admission, latency, self.table.prompt_weights)
         return float(within[0]) < q - 1e-6
 
     def _gaps(self, chain: Chain, rate_per_s: float, cap: int, levels: tuple[float, ...]
@@ -182,11 +182,12 @@ class Continuous(ABC):
         return gap_percentiles(stall, weights, share, base)
 
     def _ttft(self, chain: Chain, rate_per_s: float, cv2: float, index: NDArray[np.int64]
-              ) -> tuple[Wait, Array]:
-        """Waits and latencies of a new prompt under the caps ``index + 1``."""
+              ) -> tuple[Wait, Wait, Array]:
+        """Waits for the prefill server and for admission, and latencies of a new prompt, under
+        the caps ``index + 1``."""
         probability, given = chain.waiting()
         wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[index])
-        return wait + admission_wait(probability[index], given[index]), latency
+        return wait, admission_wait(probability[index], given[index]), latency
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""

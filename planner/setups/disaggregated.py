@@ -21,7 +21,7 @@ from planner.queueing import (
     admission_wait,
     mg1_wait,
     no_wait,
-    share_within,
+    share_within_both,
     sum_percentiles,
 )
 from planner.roofline import StepBatch
@@ -168,9 +168,8 @@ class PrefillPool:
         target = self.workload.slo("ttft")
         if target is None:
             return Verdict(True, self.batch)
-        total = wait + (admission or no_wait())
-        within = share_within(target.limit_s, total, self.latency_s + handover_s,
-                              self.table.prompt_weights)
+        within = share_within_both(target.limit_s, wait, admission or no_wait(),
+                                   self.latency_s + handover_s, self.table.prompt_weights)
         held = float(within) >= target.percentile / 100.0 - 1e-6
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 

@@ -20,6 +20,7 @@ from planner.queueing import (
     no_wait,
     peakedness,
     share_within,
+    share_within_both,
     split_arrival_cv2,
     sum_percentiles,
 )
@@ -274,3 +275,24 @@ def test_running_answers_are_longer_than_the_mean():
     lengths = lognormal(5.0, 1.0)
     assert isinstance(lengths, Lengths)
     assert lengths.moment(2) / (2 * lengths.mean) > 0.9 * lengths.mean
+
+
+@QUICK
+@given(first=st.tuples(st.floats(0.01, 0.9), st.floats(0.01, 2.0)),
+       second=st.tuples(st.floats(1e-5, 0.9), st.floats(0.01, 2.0)), limit=st.floats(0.01, 5.0))
+def test_a_second_wait_never_makes_it_more_likely_to_be_in_time(first, second, limit):
+    """P(W1 + W2 <= t) <= P(W1 <= t): two matched moments alone break it near t = 0."""
+    waits = [admission_wait(np.array([p]), np.array([m])) for p, m in (first, second)]
+    latency = np.zeros((1, 1))
+    both = share_within_both(limit, waits[0], waits[1], latency, ONE)
+    assert both[0] <= share_within(limit, waits[0], latency, ONE)[0]
+    assert both[0] <= share_within(limit, waits[0] + waits[1], latency, ONE)[0] + 1e-15
+
+
+def test_two_matched_moments_alone_would_break_it():
+    first, second = (admission_wait(np.array([p]), np.array([m]))
+                     for p, m in ((0.1, 0.1), (0.001, 5.0)))
+    latency = np.zeros((1, 1))
+    assert share_within(0.1, first + second, latency, ONE) > share_within(0.1, first, latency, ONE)
+    assert (share_within_both(0.1, first, second, latency, ONE)
+            == share_within(0.1, first, latency, ONE))
