@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
 RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "estimates",
-             "predictions", "calibrations", "accuracy")
+             "predictions", "calibrations", "accuracy", "workbooks")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
 OPENAPI = {

@@ -120,7 +120,8 @@ def number_of(cell: Cell, quantity: Quantity, unit: str | None = "") -> float:
         number, word = _finite(value), ""
     else:
         number, word = split_number(value, quantity.example, cell.decimal_point)
-    return _clean(number * _size(word, quantity, unit))
+    size = _size(word, quantity, unit)
+    return number if size == 1.0 else _clean(number * size)
 
 
 def share_of(cell: Cell) -> float:

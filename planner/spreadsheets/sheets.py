@@ -6,8 +6,9 @@ import csv
 import datetime
 import io
 import itertools
+import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ MAX_CELLS = 2_000_000
 LAST_EXCEL_ROW = 1_048_576
 NEVER_CALCULATED = ("holds a formula that was never calculated; open the file in a spreadsheet "
                     "program and save it, or type the value")
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+"""How the format writes characters that XML lacks (ECMA-376 part 1, 22.4.2.4)."""
 _DATES = (datetime.datetime, datetime.date)
 
 
@@ -184,9 +187,20 @@ def _calculated(place: str, cell: Any) -> Cell:
 def _value(place: str, cell: Any) -> Cell:
     if cell.data_type == "e":
         return Cell(place, fault=f"holds the error {cell.value}")
-    number_format = cell.number_format or ""
-    return Cell(place, cell.value, percent="%" in number_format and not isinstance(
-        cell.value, str | bool))
+    if isinstance(cell.value, str):
+        return Cell(place, _ESCAPED.sub(lambda m: chr(int(m[1], 16)), cell.value))
+    percent = "%" in (cell.number_format or "") and not isinstance(cell.value, bool)
+    return Cell(place, cell.value, percent=percent)
+
+
+def sheet_of(name: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    """Rows that are values already as a sheet with a header."""
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    table: list[Mapping[str, Any]] = [{key: key for key in header}, *rows]
+    return Sheet(name, [Line(number, {
+        column: Cell(place_of(column, number), row[key], decimal_point=True)
+        for column, key in enumerate(header) if row.get(key) is not None})
+        for number, row in enumerate(table, 1)])
 
 
 # -- CSV ----------------------------------------------------------------------------------------
