@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
 RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "estimates",
-             "predictions", "calibrations", "accuracy", "workbooks")
+             "predictions", "calibrations", "accuracy", "workbooks", "catalog")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
 OPENAPI = {
