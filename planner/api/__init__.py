@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flask import Flask
 
-RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "estimates",
+RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "compare", "estimates",
              "predictions", "calibrations", "accuracy", "workbooks", "catalog")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
