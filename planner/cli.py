@@ -79,24 +79,6 @@ def load(force: bool) -> None:
                    f"{report.unchanged} unchanged, {report.kept} edited and kept")
 
 
-@catalog_cli.command("export")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path),
-              help="File to write; standard output otherwise.")
-@one_line_errors
-def export(output: Path | None) -> None:
-    """Write the stored catalog as one JSON document."""
-    from planner.api.plan_service import plain
-    from planner.catalog.store import TABLES, row_fields
-    from planner.extensions import db
-
-    document = {t.__tablename__: [row_fields(r) for r in db.session.query(t)] for t in TABLES}
-    text = json.dumps(plain(document), indent=1)
-    if output is None:
-        click.echo(text)
-    else:
-        output.write_text(text + "\n", encoding="utf-8")
-
-
 @click.command("import-model")
 @_FILE
 @click.option("--slug", help="Name in the catalog; default: from the Hugging Face id or file.")
@@ -206,7 +188,12 @@ def stored_catalog() -> Any:
 
 def register_commands(app: Flask) -> None:
     """Give an app its commands."""
-    from planner.cli_accuracy import accuracy, calibrate  # it needs this module's helpers
+    from planner.cli_accuracy import accuracy, calibrate  # these need this module's helpers
+    from planner.cli_catalog import export, import_file
+    from planner.cli_spreadsheets import compare, plan_workbook, template
 
-    for command in (catalog_cli, import_model, plan, estimate, accuracy, calibrate):
+    for command in (export, import_file):
+        catalog_cli.add_command(command)
+    for command in (catalog_cli, import_model, plan, estimate, accuracy, calibrate, template,
+                    plan_workbook, compare):
         app.cli.add_command(command)

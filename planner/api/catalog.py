@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flask import Response, request
@@ -83,13 +83,14 @@ class CatalogChangeSchema(Schema):
     ignored_sheets = fields.List(fields.String(), required=True)
 
 
-def _import_operation(*content_types: str) -> Any:
+def _import_operation(*content_types: str) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         described: View = Blueprint.doc(requestBody=body_doc(*content_types, ANY),
                                         parameters=[_IF_MATCH])(view)
         described = blp.response(200, CatalogChangeSchema, headers=_TAG)(described)
         described = blp.arguments(ImportQuery, location="query")(described)
-        return blp.problems(400, 404, 412, 413, 415, 422, 428)(described)
+        documented: View = blp.problems(400, 404, 412, 413, 415, 422, 428)(described)
+        return documented
 
     return decorate
 

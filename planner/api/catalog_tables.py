@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from marshmallow import Schema
 from models import EngineRow, GpuRow, LlmRow, PriceRow
 from models.base import CatalogRow
 from planner.api import engines, gpus, models, prices
-from planner.api.fields import Choice, Flag, Text, Whole
+from planner.api.fields import Choice, Flag, Text
 from planner.api.validation import load_document
 from planner.catalog.rows import RATES, engine_from_fields
 from planner.catalog.store import engine_columns, row_fields
@@ -67,15 +67,6 @@ def _kind(name: str, field: Any) -> Kind:
     if isinstance(field, Text | Choice):
         return "text"
     return "flag" if isinstance(field, Flag) else "number"
-
-
-def whole(table: Table) -> set[str]:
-    """Columns that hold whole numbers."""
-    schemas = {"gpus": gpus.GpuSchema, "prices": prices.PriceSchema,
-               "engines": engines.EngineSchema}
-    if table.name not in schemas:
-        return set(_DERIVED)
-    return {n for n, f in schemas[table.name]().fields.items() if isinstance(f, Whole)}
 
 
 # -- GPUs ---------------------------------------------------------------------------------------
@@ -228,8 +219,6 @@ TABLES: Mapping[str, Table] = {t.name: t for t in (
 def flat_of_columns(table: Table, columns: Mapping[str, Any]) -> Flat:
     """The columns of a row as a flat row, to compare with a stored one."""
     if table.name == "engines":
-        from dataclasses import asdict
-
         return asdict(engine_from_fields(columns["profile"]))
     return dict(columns)
 

@@ -6,6 +6,7 @@ import io
 import xml.parsers.expat
 import zipfile
 from collections.abc import Iterator
+from typing import IO
 
 from planner.errors import PlannerError
 
@@ -137,6 +138,6 @@ def _refuse_dtd(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> None:
         return
 
 
-def _chunks(source: io.BufferedIOBase | zipfile.ZipExtFile) -> Iterator[bytes]:
+def _chunks(source: IO[bytes]) -> Iterator[bytes]:
     while chunk := source.read(CHUNK_BYTES):
         yield chunk

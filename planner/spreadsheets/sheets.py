@@ -199,7 +199,7 @@ def sheet_of(name: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
     table: list[Mapping[str, Any]] = [{key: key for key in header}, *rows]
     return Sheet(name, [Line(number, {
         column: Cell(place_of(column, number), row[key], decimal_point=True)
-        for column, key in enumerate(header) if row.get(key) is not None})
+        for column, key in enumerate(header) if row.get(key) not in (None, "")})
         for number, row in enumerate(table, 1)])
 
 
@@ -243,10 +243,8 @@ def _csv_cells(number: int, row: Iterable[str], delimiter: str) -> Iterator[tupl
 
 
 def _decoded(data: bytes) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    else:
-        encoding = "utf-8-sig"
+    marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    encoding = "utf-16" if marked else "utf-8-sig"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:

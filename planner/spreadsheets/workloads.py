@@ -251,8 +251,8 @@ def document_of(values: Mapping[str, Any]) -> dict[str, Any]:
     if "weights" in values or "kv" in values:
         document["precisions"] = [{k: values[k] for k in ("weights", "kv") if k in values}]
     if "usd_per_gpu_hour" in values and values.get("gpus"):
-        _put(document, "/pricing/usd_per_gpu_hour", {
-            slug: values["usd_per_gpu_hour"] for slug in values["gpus"]})
+        _put(document, "/pricing/usd_per_gpu_hour",
+             dict.fromkeys(values["gpus"], values["usd_per_gpu_hour"]))
     return document
 
 
@@ -271,7 +271,7 @@ def _place_of(places: Mapping[str, str], pointer: str) -> str:
     wanted = _ALSO.get(pointer, pointer)
     while wanted:
         key = _PATHS.get(wanted)
-        if key in places:
+        if key is not None and key in places:
             return places[key]
         if wanted in _GROUPS:
             for member in _GROUPS[wanted]:

@@ -85,14 +85,14 @@ FIGURES: tuple[tuple[str, Any, str], ...] = (
     ("Layout", _best(words.layout), "text"),
     ("Precisions", _best(words.precision), "text"),
     ("Replicas", _best(words.replicas), "count"),
-    ("TTFT [ms]", lambda p: p.latency_ms(p.best, "ttft") if p.best else None, "figure"),
+    ("TTFT [ms]", lambda p: p.latency_ms(p.best, "ttft") if p.best else None, "count"),
     ("TPOT [ms]", lambda p: p.latency_ms(p.best, "tpot") if p.best else None, "one"),
     ("Gap between tokens [ms]", lambda p: p.latency_ms(p.best, "itl") if p.best else None, "one"),
-    ("Whole request [ms]", lambda p: p.latency_ms(p.best, "e2e") if p.best else None, "figure"),
+    ("Whole request [ms]", lambda p: p.latency_ms(p.best, "e2e") if p.best else None, "count"),
     ("Percentile [%]", lambda p: p.percentile("ttft"), "fraction"),
     ("Limited by", _best(lambda b: words.limit(b["limited_by"])), "text"),
     ("Cost per hour [USD/h]", _of_best("usd_per_hour"), "two"),
-    ("Cost per month [USD]", _of_best("usd_per_month"), "figure"),
+    ("Cost per month [USD]", _of_best("usd_per_month"), "count"),
     ("Cost per million tokens [USD]", _of_best("usd_per_million_tokens"), "three"),
     ("Power [kW]", _of_best("power_kw"), "one"),
     ("Confidence", _best(_confidence), "text"),
@@ -110,8 +110,8 @@ def _names(documents: Sequence[Document]) -> list[str]:
 def _write_side(page: Page, documents: Sequence[Document], plans: Sequence[Plan]) -> None:
     set_up(page, TITLE, SIDE, pages_high=1)
     width = 30.0 if len(plans) <= 3 else 24.0
-    page.widths((30, *(width for _ in plans), *(12 for _ in plans[1:])))
-    page.write(0, 0, TITLE, "title")
+    page.widths((30, *(width for _ in plans), *(15 for _ in plans[1:])))
+    page.merge(0, 0, len(plans), TITLE, "title")
     page.sheet.set_row(0, 30)
     names = _names(documents)
     page.write(2, 0, "Figure", "short", "header")
@@ -162,7 +162,7 @@ def _write_changes(page: Page, document: Document) -> None:
         page.write(row, 0, found["field"].lstrip("/").replace("/", "."), "cell", "text")
         texts = [_shown(v) for v in found["values"]]
         for column, value in enumerate(found["values"], 1):
-            style = "fraction" if number(value) is not None else "text"
+            style = "figure" if number(value) is not None else "text"
             page.write(row, column, texts[column - 1] if style == "text" else value,
                        "cell", style, "left")
         page.height(row, max(lines(t, 33) for t in texts))
@@ -204,6 +204,7 @@ class _Bridge:
     def write(self, book: Any) -> None:
         page = self.page
         set_up(page, TITLE, self.sheet_name, pages_high=1)
+        page.sheet.set_portrait()
         page.widths((38, 11, 11, 11, 15, 15, 15, 3, 9, 9, 9, 9, 12, 12, 12, 12))
         page.merge(0, 0, 6, f"From {self.names[0]} to {self.names[1]}", "heading")
         if self.bridge["reason"]:
@@ -228,7 +229,8 @@ class _Bridge:
             page.write(self.FIRST - 1, column, label, "text" if not column else "count", "header")
         page.height(self.FIRST - 1, 3)
         row = self.FIRST
-        self._line(row, self.names[0], None, (bridge["gpus_before"], bridge["usd_per_month_before"]))
+        self._line(row, self.names[0], None,
+                   (bridge["gpus_before"], bridge["usd_per_month_before"]))
         for step in bridge["steps"]:
             row += 1
             self._line(row, bridge_words(step["parts"]), step, ())
@@ -240,7 +242,7 @@ class _Bridge:
         page = self.page
         page.write(row, 0, label, "cell", "text", *(() if step else ("bold",)))
         page.height(row, lines(label, 37))
-        for first, style, name in ((1, "count", "gpus"), (4, "figure", "usd_per_month")):
+        for first, style, name in ((1, "count", "gpus"), (4, "count", "usd_per_month")):
             if name == "usd_per_month" and not self.priced:
                 for column in range(first, first + 3):
                     page.write(row, column, "n/a" if step else None, "cell", "count")
@@ -258,7 +260,7 @@ class _Bridge:
     def _end(self, row: int) -> None:
         page, bridge = self.page, self.bridge
         page.write(row, 0, self.names[1], "cell", "text", "bold")
-        for first, style, name in ((1, "count", "gpus"), (4, "figure", "usd_per_month")):
+        for first, style, name in ((1, "count", "gpus"), (4, "count", "usd_per_month")):
             page.write(row, first, None, "cell")
             if name == "usd_per_month" and not self.priced:
                 page.write(row, first + 1, None, "cell")
@@ -312,7 +314,7 @@ class _Bridge:
 
     def _chart(self, book: Any, last: int, title: str, column: int, row: int) -> None:
         chart = book.add_chart({"type": "column", "subtype": "stacked"})
-        looks = ({"fill": {"none": True}, "border": {"none": True}},
+        looks: tuple[dict[str, Any], ...] = ({"fill": {"none": True}, "border": {"none": True}},
                  {"fill": {"color": NAVY}}, {"fill": {"color": "#C9A227"}},
                  {"fill": {"color": "#5B9F6A"}})
         for offset, (label, look) in enumerate(zip(self.CHART, looks, strict=True)):
@@ -320,7 +322,7 @@ class _Bridge:
                 "name": label, "gap": 40, **look,
                 "categories": [self.sheet_name, self.FIRST, 0, last, 0],
                 "values": [self.sheet_name, self.FIRST, column + offset, last, column + offset]})
-        font = {"name": FONT, "size": 9}
+        font: dict[str, Any] = {"name": FONT, "size": 9}
         chart.set_title({"name": title, "name_font": {**font, "size": 11}, "overlay": False})
         chart.set_legend({"position": "bottom", "delete_series": [0], "font": font})
         chart.set_x_axis({"num_font": font})

@@ -172,19 +172,19 @@ _COLUMNS = (
     Column("Nodes", _of_best("nodes"), 8),
     Column("Precisions", lambda r: words.precision(r.best) or None, 14, "text"),
     Column("Requests per second [1/s]", lambda r: r.plan.requests_per_second, 11, "fraction"),
-    Column("TTFT [ms]", _latency("ttft"), 10, "figure"),
-    Column("Target, TTFT [ms]", _target("ttft"), 10, "figure"),
+    Column("TTFT [ms]", _latency("ttft"), 10, "count"),
+    Column("Target, TTFT [ms]", _target("ttft"), 10, "count"),
     Column("TPOT [ms]", _latency("tpot"), 10, "one"),
     Column("Target, TPOT [ms]", _target("tpot"), 10, "one"),
     Column("Gap between tokens [ms]", _latency("itl"), 10, "one"),
-    Column("Whole request [ms]", _latency("e2e"), 10, "figure"),
-    Column("Target, whole request [ms]", _target("e2e"), 10, "figure"),
+    Column("Whole request [ms]", _latency("e2e"), 10, "count"),
+    Column("Target, whole request [ms]", _target("e2e"), 10, "count"),
     Column("Percentile [%]", lambda r: r.plan.percentile("ttft"), 10, "rank"),
     Column("Utilisation", _utilization, 10, "percent"),
     Column("Limited by", lambda r: words.limit(r.best["limited_by"])
            if r.best.get("limited_by") else None, 22, "text"),
     Column("Cost per hour [USD/h]", _of_best("usd_per_hour"), 12, "two"),
-    Column("Cost per month [USD]", _of_best("usd_per_month"), 13, "figure"),
+    Column("Cost per month [USD]", _of_best("usd_per_month"), 13, "count"),
     Column("Cost per million tokens [USD]", _of_best("usd_per_million_tokens"), 11, "three"),
     Column("Power [kW]", _of_best("power_kw"), 9, "one"),
     Column("GPUs, range", _range, 11, "short"),
@@ -248,7 +248,7 @@ _FLEET = (
            p.gpus * p.price["usd_per_gpu_hour"], 12, "two"),
     Column(HOURS, lambda p: _month_hours(p.row), 10),
     Column("Cost per month [USD]", lambda p: None if p.price is None else
-           p.gpus * p.price["usd_per_gpu_hour"] * _month_hours(p.row), 13, "figure"),
+           p.gpus * p.price["usd_per_gpu_hour"] * _month_hours(p.row), 13, "count"),
     Column("Provider", _price("provider"), 18, "text"),
     Column("Commitment", _price("commitment"), 13, "short"),
     Column("As of", _price("as_of"), 11, "short"),
@@ -270,7 +270,7 @@ def _write_fleet(page: Page, pools: Sequence[_PoolLine]) -> int:
                      f"={gpus}{row + 1}*{price}{row + 1}", usd, "cell", "two")
         page.formula(row, _FLEET_LABELS.index("Cost per month [USD]"),
                      f"={hour}{row + 1}*{hours}{row + 1}", usd * _month_hours(pool.row),
-                     "cell", "figure")
+                     "cell", "count")
     return last
 
 
@@ -333,7 +333,7 @@ class _Summary:
             ("Cost per hour [USD/h]", f"=SUM({self._results('Cost per hour [USD/h]')})",
              sums["usd_per_hour"], "two"),
             ("Cost per month [USD]", f"=SUM({self._results('Cost per month [USD]')})",
-             sums["usd_per_month"], "figure"),
+             sums["usd_per_month"], "count"),
             ("Power of the GPUs [kW]", f"=SUM({self._results('Power [kW]')})", sums["power_kw"],
              "one"),
         )
@@ -391,7 +391,7 @@ class _Summary:
         else:
             page.formula(row, 3, summed("Cost per hour [USD/h]"), entry["usd_per_hour"],
                          "cell", "two")
-            page.formula(row, 4, summed("Cost per month [USD]"), months, "cell", "figure")
+            page.formula(row, 4, summed("Cost per month [USD]"), months, "cell", "count")
         page.write(row, 5, entry["workloads"], "cell", "count")
 
     def _refused(self, row: int) -> int:
