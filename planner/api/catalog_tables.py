@@ -135,47 +135,56 @@ def _engine_columns(flat: Flat, row: EngineRow | None) -> dict[str, Any]:
 # -- models -------------------------------------------------------------------------------------
 
 _IDENTITY = ("slug", "name", "hf_id", "aliases", "source", "as_of")
-_DERIVED = ("total_params", "active_params", "layers", "hidden", "vocab", "max_context")
-_DERIVED_WORDS = ("architecture", "native_weights", "native_kv")
+_DERIVED = ("architecture", "total_params", "active_params", "layers", "hidden", "vocab",
+            "max_context", "native_weights", "native_kv")
 _MODEL_KINDS: dict[str, Kind] = {
     "slug": "text", "name": "text", "hf_id": "text", "aliases": "list",
-    **dict.fromkeys(("architecture", *_DERIVED, "native_weights", "native_kv"), "derived"),
+    **dict.fromkeys(_DERIVED, "derived"),
     "source": "text", "as_of": "date", "published": "json", "record": "json",
     "hf_config": "json",
 }
 
 
 def _model_flat(row: LlmRow) -> Flat:
-    llm = from_record(row.record)
-    shown = models.derived(llm)
-    return {**row_fields(row), **{n: shown[n] for n in (*_DERIVED, "native_weights",
-                                                        "native_kv")}, "hf_config": None}
+    shown = models.document(row)
+    return {**row_fields(row), **{n: shown[n] for n in _DERIVED}, "hf_config": None}
 
 
 def _model_columns(flat: Flat, row: LlmRow | None) -> dict[str, Any]:
     identity = {k: flat[k] for k in _IDENTITY if flat.get(k) is not None}
-    schema = models.ModelInSchema(only=_IDENTITY)
-    data = load_document(schema, identity)
+    data = load_document(models.ModelInSchema(only=_IDENTITY), identity)
+    built, shown = _architecture(flat, row, data)
+    _check_derived(flat, shown)
+    return built | {"source": data.get("source", ""), "as_of": data.get("as_of", ""),
+                    "aliases": data.get("aliases", []),
+                    "published": _object(flat.get("published") or {}, "published")}
+
+
+def _architecture(flat: Flat, row: LlmRow | None, data: Mapping[str, Any]
+                  ) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Identity and record of a model, and what follows from the record."""
     if flat.get("hf_config") is not None:
-        built = models.columns({**data, "hf_config": _object(flat["hf_config"], "hf_config")})
-    else:
-        record = flat.get("record") or (row.record if row else None)
-        if record is None:
-            raise InvalidValue("a new model needs its record, or its config.json in hf_config",
-                               "/record")
-        built = _from_record(data, record)
-    built |= {"source": data.get("source", ""), "as_of": data.get("as_of", ""),
-              "aliases": data.get("aliases", []),
-              "published": _object(flat.get("published") or {}, "published")}
-    _check_derived(flat, built)
-    return built
+        config = _object(flat["hf_config"], "hf_config")
+        built = models.columns({**data, "hf_config": config})
+        return built, {**models.derived(from_record(built["record"])),
+                       "architecture": built["architecture"]}
+    record = flat.get("record")
+    if row is not None and record in (None, row.record):
+        built = {"slug": row.slug, "name": data.get("name") or row.name,
+                 "hf_id": data.get("hf_id"), "architecture": row.architecture,
+                 "record": row.record}
+        return built, models.document(row)
+    if record is None:
+        raise InvalidValue("a new model needs its record, or its config.json in hf_config",
+                           "/record")
+    return _from_record(data, _object(record, "record"))
 
 
-def _from_record(data: Mapping[str, Any], record: Any) -> dict[str, Any]:
-    found = _object(record, "record")
+def _from_record(data: Mapping[str, Any], record: dict[str, Any]
+                 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
     try:
-        llm = from_record(found)
-        models.derived(llm)
+        llm = from_record(record)
+        shown = {**models.derived(llm), "architecture": llm.architecture}
     except PlannerError as error:
         raise InvalidValue(error.message, "/record") from None
     except Exception as error:  # a record is a deep structure: anything in it may be missing
@@ -184,7 +193,8 @@ def _from_record(data: Mapping[str, Any], record: Any) -> dict[str, Any]:
     if llm.slug != data["slug"]:
         raise InvalidValue(f"is the record of {llm.slug!r}, not of {data['slug']!r}", "/record")
     return {"slug": data["slug"], "name": data.get("name") or llm.name,
-            "hf_id": data.get("hf_id"), "architecture": llm.architecture, "record": found}
+            "hf_id": data.get("hf_id"), "architecture": llm.architecture,
+            "record": record}, shown
 
 
 def _object(value: Any, column: str) -> dict[str, Any]:
@@ -193,15 +203,13 @@ def _object(value: Any, column: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _check_derived(flat: Flat, columns: Mapping[str, Any]) -> None:
+def _check_derived(flat: Flat, shown: Mapping[str, Any]) -> None:
     """Refuse an edit of what follows from the architecture."""
-    llm = from_record(columns["record"])
-    shown = {**models.derived(llm), "architecture": columns["architecture"]}
-    for name in (*_DERIVED, *_DERIVED_WORDS):
+    for name in _DERIVED:
         given = flat.get(name)
         if given is not None and str(given) != str(shown[name]):
             raise InvalidValue(f"follows from the architecture ({shown[name]}) and cannot be "
-                               f"edited; leave it as exported or blank", f"/{name}")
+                               "edited; leave it as exported or blank", f"/{name}")
 
 
 # -- all ----------------------------------------------------------------------------------------

@@ -95,16 +95,22 @@ def find_header(lines: Sequence[Line], headings: Sequence[Heading]) -> Header | 
     Returns
     -------
     Header or None
-        None when no row has at least two known headers (one, if only one is known at all).
+        None when no row has at least two known or misspelt headers.
     """
     known = _known(headings)
     best: Header | None = None
     for line in lines[:SEARCHED_LINES]:
         header = _header(line, known)
-        if best is None or len(header.columns) > len(best.columns):
+        if best is None or _known_in(header) > _known_in(best):
             best = header
     enough = min(2, len(headings))
-    return best if best is not None and len(best.columns) >= enough else None
+    found = best is not None and bool(best.columns) and _known_in(best) >= enough
+    return best if found else None
+
+
+def _known_in(header: Header) -> int:
+    """Headers that are known, misspelt ones included."""
+    return len(header.columns) + len(header.errors)
 
 
 def _known(headings: Sequence[Heading]) -> dict[str, tuple[Heading, bool]]:

@@ -6,7 +6,6 @@ import csv
 import datetime
 import io
 import itertools
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +31,6 @@ MAX_CELLS = 2_000_000
 LAST_EXCEL_ROW = 1_048_576
 NEVER_CALCULATED = ("holds a formula that was never calculated; open the file in a spreadsheet "
                     "program and save it, or type the value")
-_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-"""How the format writes characters that XML lacks (ECMA-376 part 1, 22.4.2.4)."""
 _DATES = (datetime.datetime, datetime.date)
 
 
@@ -188,7 +185,7 @@ def _value(place: str, cell: Any) -> Cell:
     if cell.data_type == "e":
         return Cell(place, fault=f"holds the error {cell.value}")
     if isinstance(cell.value, str):
-        return Cell(place, _ESCAPED.sub(lambda m: chr(int(m[1], 16)), cell.value))
+        return Cell(place, cell.value)
     percent = "%" in (cell.number_format or "") and not isinstance(cell.value, bool)
     return Cell(place, cell.value, percent=percent)
 
