@@ -28,6 +28,9 @@ Kind = Literal["text", "number", "flag", "date", "list", "notes", "json", "deriv
 Flat = dict[str, Any]
 _RATE_COLUMNS = {f"dense_{name}_tflops": name for name in RATES}
 _DATES = ("as_of", "source_date")
+_IDENTITY = ("slug", "name", "hf_id", "aliases", "source", "as_of")
+_GPU, _PRICE, _ENGINE = gpus.GpuSchema(), prices.PriceSchema(), engines.EngineSchema()
+_MODEL = models.ModelInSchema(only=_IDENTITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def _gpu_columns(flat: Flat, row: GpuRow | None) -> dict[str, Any]:
     rates = {short: flat[name] for name, short in _RATE_COLUMNS.items()
              if flat.get(name) is not None}
     document = {k: v for k, v in flat.items() if v is not None and k not in _RATE_COLUMNS}
-    return gpus.columns(load_document(gpus.GpuSchema(), {**document, "dense_tflops": rates}))
+    return gpus.columns(load_document(_GPU, {**document, "dense_tflops": rates}))
 
 
 # -- prices -------------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ def _price_flat(row: PriceRow) -> Flat:
 def _price_columns(flat: Flat, row: PriceRow | None) -> dict[str, Any]:
     document = {k: v for k, v in flat.items() if v is not None}
     # The schema wants a number; the decimal itself is what is stored.
-    data = load_document(prices.PriceSchema(), {
+    data = load_document(_PRICE, {
         **document, **({"usd_per_gpu_hour": float(document["usd_per_gpu_hour"])}
                        if "usd_per_gpu_hour" in document else {})})
     usd = Decimal(str(document["usd_per_gpu_hour"])).quantize(Decimal("0.000001"))
@@ -129,12 +132,11 @@ def _engine_flat(row: EngineRow) -> Flat:
 
 def _engine_columns(flat: Flat, row: EngineRow | None) -> dict[str, Any]:
     document = {k: v for k, v in flat.items() if v is not None}
-    return engine_columns(load_document(engines.EngineSchema(), document))
+    return engine_columns(load_document(_ENGINE, document))
 
 
 # -- models -------------------------------------------------------------------------------------
 
-_IDENTITY = ("slug", "name", "hf_id", "aliases", "source", "as_of")
 _DERIVED = ("architecture", "total_params", "active_params", "layers", "hidden", "vocab",
             "max_context", "native_weights", "native_kv")
 _MODEL_KINDS: dict[str, Kind] = {
@@ -152,7 +154,7 @@ def _model_flat(row: LlmRow) -> Flat:
 
 def _model_columns(flat: Flat, row: LlmRow | None) -> dict[str, Any]:
     identity = {k: flat[k] for k in _IDENTITY if flat.get(k) is not None}
-    data = load_document(models.ModelInSchema(only=_IDENTITY), identity)
+    data = load_document(_MODEL, identity)
     built, shown = _architecture(flat, row, data)
     _check_derived(flat, shown)
     return built | {"source": data.get("source", ""), "as_of": data.get("as_of", ""),

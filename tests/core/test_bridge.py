@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields, replace
 
 import pytest
@@ -36,9 +37,10 @@ def test_parts_are_found_by_value() -> None:
 
 def counted(request: PlanRequest) -> Figures:
     """GPUs that depend on every part in a product, so that the order matters."""
-    gpus = round(request.workload.requests_per_s * request.workload.prompt.mean / 1000
-                 * (3 if request.model == "llama-3.1-70b" else 1) * (1 - request.workload.prefix_hit)
-                 / request.workload.slos[0].limit_s) + request.limits.spare_replicas
+    asked = request.workload
+    work = asked.requests_per_s * asked.prompt.mean / 1000 * (1 - asked.prefix_hit)
+    size = 3 if request.model == "llama-3.1-70b" else 1
+    gpus = round(work * size / asked.slos[0].limit_s) + request.limits.spare_replicas
     usd = gpus * (1.0 if request.pricing.commitment == "spot" else 3.0)
     return Figures(gpus, usd, usd * 730)
 
@@ -46,7 +48,7 @@ def counted(request: PlanRequest) -> Figures:
 def assert_it_sums(steps: list[Step], first: Figures, last: Figures) -> None:
     assert steps[0].before == first
     assert steps[-1].after == last
-    for one, other in zip(steps, steps[1:], strict=False):
+    for one, other in itertools.pairwise(steps):
         assert one.after == other.before
     assert sum(s.after.gpus - s.before.gpus for s in steps) == last.gpus - first.gpus
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import tracemalloc
@@ -95,10 +96,9 @@ def test_an_external_entity_is_not_fetched() -> None:
                                   "xl/sharedStrings.xml"])
 @pytest.mark.parametrize("content", [b"", b"<", b"<x/>", b"\xff\xfe", None])
 def test_damaged_parts_are_problems_not_crashes(part: str, content: bytes | None) -> None:
-    try:
-        read(altered(GOOD, {part: content}))
-    except PlannerError as error:
-        assert error.message
+    data = altered(GOOD, {part: content})
+    with contextlib.suppress(PlannerError):
+        assert read(data).rows
 
 
 def test_macros_and_links_are_not_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 from typing import Any
@@ -86,10 +87,11 @@ def test_shares(value: Any, percent: bool, expected: float) -> None:
 
 
 @pytest.mark.parametrize(("value", "percent", "words"), [
-    (80, False, "may be 80% or a mistake"), ("80", False, "may be 80%"), (8000, False, "0% to 100%"),
-    (80, True, "0% to 100%, not 8000%"), ("150%", False, "0% to 100%"), (-0.1, False, "0% to 100%"),
-    ("0,8", False, "more than one way"), ("some", False, "must be a number"), (True, False, "no num"),
-    ("5 ms", False, "unknown unit")])
+    (80, False, "may be 80% or a mistake"), ("80", False, "may be 80%"),
+    (8000, False, "0% to 100%"), (80, True, "0% to 100%, not 8000%"),
+    ("150%", False, "0% to 100%"), (-0.1, False, "0% to 100%"),
+    ("0,8", False, "more than one way"), ("some", False, "must be a number"),
+    (True, False, "no number"), ("5 ms", False, "unknown unit")])
 def test_refused_shares(value: Any, percent: bool, words: str) -> None:
     with pytest.raises(BadCell, match=words):
         q.share_of(cell(value, percent=percent))
@@ -103,7 +105,7 @@ def test_percentiles(value: Any, percent: bool, expected: float) -> None:
 
 
 def test_a_percentile_below_one_is_ambiguous() -> None:
-    with pytest.raises(BadCell, match="may be 0.9% or 90%"):
+    with pytest.raises(BadCell, match=r"may be 0\.9% or 90%"):
         q.percentile_of(cell(0.9))
 
 
@@ -153,9 +155,6 @@ def test_any_cell_is_read_or_refused(value: Any) -> None:
                *(lambda c, k=kind: q.number_of(c, k) for kind in (  # type: ignore[misc]
                    q.TOKENS, q.MILLISECONDS, q.PER_DAY, q.DOLLARS, q.PER_SECOND))]
     for reader in readers:
-        try:
+        with contextlib.suppress(BadCell):
             found = reader(cell(value))
-        except BadCell as error:
-            assert str(error)
-        else:
             assert isinstance(found, str) or math.isfinite(found)

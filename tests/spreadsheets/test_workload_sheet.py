@@ -143,7 +143,8 @@ def test_two_sheets_of_workloads() -> None:
     ({"Prompt tokens, mean [token]": "1,5"}, "D2", "1.5"),
     ({"Prompt tokens, mean [token]": 0}, "D2", "at least 1"),
     ({"Prompt tokens, mean [token]": 500_000}, "D2", "exceed"),
-    ({"Time to first token [ms]": 0}, "F2", "above 0"), ({"GPUs": "h100-sxm"}, "H2", "did you mean"),
+    ({"Time to first token [ms]": 0}, "F2", "above 0"),
+    ({"GPUs": "h100-sxm"}, "H2", "did you mean"),
     ({"GPUs": "l40s, banana"}, "H2", "banana"), ({"Set-ups": "magic"}, "I2", "allowed: static"),
     ({"Percentile": 20}, "J2", "at least 50"), ({"Target utilisation": 80}, "J2", "80%"),
     ({"Prompt tokens, 95th percentile [token]": 500}, "J2", "below the mean"),
@@ -179,7 +180,8 @@ def test_a_number_without_unit_where_it_matters() -> None:
 
 
 @pytest.mark.parametrize(("header", "words"), [
-    ("Modell", "did you mean Model"), ("Prefx-cache hit rate", "did you mean Prefix-cache hit rate"),
+    ("Modell", "did you mean Model"),
+    ("Prefx-cache hit rate", "did you mean Prefix-cache hit rate"),
     ("Output token, mean", "names Output tokens, mean again|did you mean"),
     ("TTFT (parsec)", "unknown unit|again")])
 def test_misspelt_and_repeated_headers(header: str, words: str) -> None:
