@@ -83,7 +83,7 @@ def text_of(cell: Cell) -> str:
     if is_date(value):
         raise BadCell(f"is a date or a time ({value}); text is needed. Set the cell's format to "
                       "text and type it again")
-    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
+    if isinstance(value, float) and abs(value) < 1e15 and value == int(value):
         value = int(value)
     return str(value).strip()
 
@@ -203,9 +203,9 @@ def date_of(cell: Cell) -> str:
     if isinstance(value, bool) or is_date(value):
         raise BadCell(f"is no date; {allowed}")
     if isinstance(value, int | float):
-        if value == int(value) and 1990 <= value <= 2100:
+        if 1990 <= value <= 2100 and value == int(value):
             return str(int(value))
-        raise BadCell(f"{value:g} is no date; {allowed}")
+        raise BadCell(f"{shown(value)} is no date; {allowed}")
     found = _date_text(value.strip())
     if found is None:
         raise BadCell(f"{shown(value)} is no date that can be read in one way only; {allowed}")

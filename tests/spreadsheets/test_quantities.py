@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.spreadsheets import quantities as q
@@ -149,6 +149,9 @@ def test_thousands_separators_change_nothing(value: int) -> None:
         assert q.number_of(cell(text), q.TOKENS) == value
 
 
+@example(math.inf)
+@example(math.nan)
+@example(10**400)
 @given(st.text(max_size=30) | st.floats() | st.integers() | st.booleans() | st.datetimes())
 def test_any_cell_is_read_or_refused(value: Any) -> None:
     readers = [q.share_of, q.percentile_of, q.date_of, q.text_of,
