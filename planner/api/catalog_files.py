@@ -24,7 +24,8 @@ def sheets_of(data: bytes, names: Sequence[str]) -> tuple[dict[str, Sheet], list
     """
     if len(names) == 1 and data and not data.startswith(b"PK"):
         return {names[0]: read_csv(data, names[0])}, []
-    sheets = [s for s in read_workbook(data) if s.lines]
+    every = read_workbook(data, names)
+    sheets = [s for s in every if s.lines]
     if len(names) == 1 and len(sheets) == 1:
         return {names[0]: sheets[0]}, []
     by_name = {spelled(name): name for name in names}
@@ -32,7 +33,7 @@ def sheets_of(data: bytes, names: Sequence[str]) -> tuple[dict[str, Sheet], list
     if not found:
         listed = ", ".join(repr(s.name) for s in sheets[:10]) or "none that is filled"
         raise InvalidValue(f"has no sheet named {' or '.join(names)}; its sheets: {listed}")
-    return found, [s.name for s in sheets if spelled(s.name) not in by_name]
+    return found, [s.name for s in every if spelled(s.name) not in by_name]
 
 
 def sheets_of_json(text: str, names: Sequence[str]) -> dict[str, Sheet]:

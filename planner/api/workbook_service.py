@@ -10,6 +10,7 @@ from planner.api.validation import InvalidDocument
 from planner.catalog.book import Catalog
 from planner.errors import PlannerError
 from planner.spreadsheets.sheets import read_workbook
+from planner.spreadsheets.workload_columns import SHEET
 from planner.spreadsheets.workloads import (
     MAX_ERRORS,
     Errors,
@@ -79,7 +80,7 @@ def plan_workloads(data: bytes, catalog: Catalog) -> Portfolio:
         With the pointer of every cell at fault, such as ``/Workloads/D7``.
     UnreadableFile, FileTooLarge
     """
-    read = read_workloads(read_workbook(data), catalog)
+    read = read_workloads(read_workbook(data, (SHEET,)), catalog)
     errors: Errors = []
     plans = []
     for row in read.rows:

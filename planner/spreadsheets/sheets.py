@@ -7,7 +7,7 @@ import datetime
 import io
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,11 +98,18 @@ def place_of(column: int, row: int) -> str:
     return f"{get_column_letter(column + 1)}{row}"
 
 
-def read_workbook(data: bytes) -> list[Sheet]:
-    """Every sheet of an xlsx file.
+def read_workbook(data: bytes, names: Collection[str] = ()) -> list[Sheet]:
+    """The sheets of an xlsx file.
 
     Values only: a formula gives what was last calculated by the program that saved it, and a
     formula without such a value is a cell with a fault. Macros, links and charts are not read.
+
+    Parameters
+    ----------
+    data : bytes
+    names : collection of str
+        Where sheets of these names exist (whatever the case), only they are read; the others
+        are then listed without lines.
 
     Raises
     ------
@@ -112,7 +119,7 @@ def read_workbook(data: bytes) -> list[Sheet]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of extensions that openpyxl drops; nothing here uses them
         try:
-            return _sheets(data)
+            return _sheets(data, {name.casefold() for name in names})
         except PlannerError:
             raise
         except Exception as error:  # openpyxl lets whatever a damaged part causes through
@@ -120,7 +127,7 @@ def read_workbook(data: bytes) -> list[Sheet]:
                                  f"({type(error).__name__})") from None
 
 
-def _sheets(data: bytes) -> list[Sheet]:
+def _sheets(data: bytes, names: set[str]) -> list[Sheet]:
     books = [openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=values,
                                     keep_links=False) for values in (True, False)]
     try:
@@ -128,7 +135,10 @@ def _sheets(data: bytes) -> list[Sheet]:
         if len(values.worksheets) > MAX_SHEETS:
             raise FileTooLarge(f"the workbook has {len(values.worksheets)} sheets; at most "
                                f"{MAX_SHEETS} are read")
-        return [_sheet(v, f) for v, f in zip(values.worksheets, formulas.worksheets, strict=True)]
+        titles = [v.title.strip().casefold() for v in values.worksheets]
+        wanted = names & set(titles) or set(titles)
+        return [_sheet(v, f) if title in wanted else Sheet(v.title, []) for title, v, f in
+                zip(titles, values.worksheets, formulas.worksheets, strict=True)]
     finally:
         for book in books:
             book.close()

@@ -185,7 +185,7 @@ _COLUMNS = (
            if r.best.get("limited_by") else None, 22, "text"),
     Column("Cost per hour [USD/h]", _of_best("usd_per_hour"), 12, "two"),
     Column("Cost per month [USD]", _of_best("usd_per_month"), 13, "count"),
-    Column("Cost per million tokens [USD]", _of_best("usd_per_million_tokens"), 11, "three"),
+    Column("Cost per million tokens [USD]", _of_best("usd_per_million_tokens"), 12, "three"),
     Column("Power [kW]", _of_best("power_kw"), 9, "one"),
     Column("GPUs, range", _range, 11, "short"),
     Column("Confidence", lambda r: (r.best.get("confidence") or {}).get("level"), 12, "short"),

@@ -112,6 +112,15 @@ def test_too_many_rows() -> None:
         read_workbook(table([["x"]] * (MAX_ROWS + 1)))
 
 
+def test_other_sheets_may_be_as_long_as_they_like() -> None:
+    book = openpyxl.load_workbook(io.BytesIO(GOOD))
+    other = book.create_sheet("Raw data")
+    for _ in range(MAX_ROWS + 1):
+        other.append(["x"])
+    sheets = read_workbook(saved(book), ("workloads",))
+    assert [(s.name, len(s.lines)) for s in sheets] == [("Workloads", 2), ("Raw data", 0)]
+
+
 def test_too_many_columns() -> None:
     with pytest.raises(FileTooLarge, match="column"):
         read_workbook(table([["x"] * 251]))
