@@ -1,0 +1,168 @@
+"""Synthetic requests: arrival processes and lengths, seeded.
+
+Every generator draws arrivals and lengths from streams of its own, so that changing one leaves the
+other as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.errors import InvalidValue
+from planner.simulator.table import Array, Counts, RequestTable, request_table
+from planner.workload import Lengths, Workload
+
+PROFILE_STEPS = 24
+"""Hours of a diurnal profile."""
+
+
+def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> Array:
+    """Arrivals [s] with exponential gaps."""
+    return gamma_arrivals(rate_per_s, 1.0, count, seed)
+
+
+def gamma_arrivals(rate_per_s: float, cv: float, count: int, seed: int = 0) -> Array:
+    """Arrivals [s] with gamma gaps of a coefficient of variation.
+
+    Parameters
+    ----------
+    rate_per_s : float
+        Mean rate [1/s].
+    cv : float
+        1 is Poisson, above 1 bursty, 0 a metronome.
+    """
+    _positive(rate_per_s, "rate_per_s")
+    if not (math.isfinite(cv) and cv >= 0):
+        raise InvalidValue(f"arrival_cv must be 0 or more, not {cv!r}", "/workload/arrival_cv")
+    if cv < 1e-6:
+        return np.arange(1.0, count + 1.0) / rate_per_s
+    shape = 1.0 / cv**2
+    gaps = _stream(seed, 0).gamma(shape, 1.0 / (shape * rate_per_s), count)
+    return np.cumsum(gaps)
+
+
+def on_off_arrivals(rate_per_s: float, on_s: float, off_s: float, count: int, seed: int = 0
+                    ) -> Array:
+    """Bursts: Poisson while on, silent while off, with exponential times of the given means.
+
+    Parameters
+    ----------
+    rate_per_s : float
+        Mean rate [1/s] over on and off; while on it is ``rate (on + off) / on``.
+    on_s, off_s : float
+        Mean length [s] of a burst and of a pause.
+    """
+    for name, value in (("rate_per_s", rate_per_s), ("on_s", on_s), ("off_s", off_s)):
+        _positive(value, name)
+    rng = _stream(seed, 0)
+    busy_rate = rate_per_s * (on_s + off_s) / on_s
+    busy = np.cumsum(rng.exponential(1.0 / busy_rate, count))
+    bursts = rng.exponential(on_s, max(16, int(4 * busy[-1] / on_s) + 16))
+    while bursts.sum() < busy[-1]:
+        bursts = np.concatenate([bursts, rng.exponential(on_s, len(bursts))])
+    ends = np.cumsum(bursts)
+    pauses = np.cumsum(rng.exponential(off_s, len(ends)))
+    before = np.searchsorted(ends, busy)
+    return busy + np.concatenate([[0.0], pauses])[before]
+
+
+def diurnal_arrivals(rate_per_s: float, profile: ArrayLike, count: int, seed: int = 0,
+                     day_s: float = 86400.0) -> Array:
+    """A Poisson process whose rate follows a daily profile (time change of a unit process).
+
+    Parameters
+    ----------
+    rate_per_s : float
+        Mean rate [1/s] over the day.
+    profile : array_like, shape (k,)
+        Relative rate in each of k equal parts of the day.
+    day_s : float
+        [s] of a day.
+    """
+    shape = np.asarray(profile, dtype=float)
+    if shape.ndim != 1 or not shape.size or not np.isfinite(shape).all() or shape.min() < 0 \
+            or shape.sum() <= 0:
+        raise InvalidValue("a profile needs rates of 0 or more that are not all 0", "/profile")
+    _positive(rate_per_s, "rate_per_s")
+    _positive(day_s, "day_s")
+    rates = rate_per_s * shape / shape.mean()
+    part = day_s / len(rates)
+    done = np.concatenate([[0.0], np.cumsum(rates * part)])
+    unit = np.cumsum(_stream(seed, 0).exponential(1.0, count))
+    days, within = np.divmod(unit, done[-1])
+    return np.asarray(days * day_s + np.interp(within, done, np.arange(len(rates) + 1.0) * part))
+
+
+# -- lengths --------------------------------------------------------------------------------------
+
+
+def draw_lengths(lengths: Lengths, count: int, rng: np.random.Generator) -> Counts:
+    """Token counts [token] of a distribution.
+
+    A log-normal is drawn as such, with the spread of its bins; other kinds by their points.
+    """
+    if lengths.kind == "lognormal" and len(lengths.tokens) > 1:
+        mu, sigma = lognormal_parameters(lengths)
+        values = np.exp(rng.normal(mu, sigma, count))
+    else:
+        values = rng.choice(lengths.tokens, count, p=lengths.weights / lengths.weights.sum())
+    return np.maximum(np.round(values), 1.0).astype(np.int64)
+
+
+def lognormal_parameters(lengths: Lengths) -> tuple[float, float]:
+    """Mean and deviation of ln(tokens) of binned log-normal lengths.
+
+    The bin that holds the median and the share below the mean fix them: P(X < mean) = Phi(sigma/2).
+    The binned points lie at conditional means, so sigma is found by matching the bins below p90.
+    """
+    mean = lengths.mean
+    edges = np.concatenate([[0.0], np.cumsum(lengths.weights)])
+    place = int(np.searchsorted(edges, 0.9 - 1e-9)) - 1
+    below = float(lengths.weights[: place + 1] @ lengths.tokens[: place + 1]) / mean
+    normal = NormalDist()
+    share = min(max(float(edges[place + 1]), 1e-9), 1 - 1e-9)
+    sigma = normal.inv_cdf(share) - normal.inv_cdf(min(max(below, 1e-9), 1 - 1e-9))
+    return math.log(mean) - sigma**2 / 2.0, sigma
+
+
+def synthetic(workload: Workload, count: int, seed: int = 0, arrivals: Array | None = None
+              ) -> RequestTable:
+    """Requests of a workload: gamma gaps with its CV, lengths from its distributions.
+
+    Parameters
+    ----------
+    workload : Workload
+    count : int
+        Requests.
+    seed : int
+        Same seed, same requests.
+    arrivals : ndarray, shape (count,), optional
+        [s] another arrival process than the workload's.
+    """
+    if count < 1:
+        raise InvalidValue(f"requests must be at least 1, not {count}", "/requests")
+    when = arrivals if arrivals is not None else gamma_arrivals(
+        workload.requests_per_s, workload.arrival_cv, count, seed)
+    prompt = draw_lengths(workload.prompt, count, _stream(seed, 1))
+    output = draw_lengths(workload.output, count, _stream(seed, 2))
+    cached = np.floor(prompt * workload.prefix_hit)
+    return request_table(when, prompt, output, cached)
+
+
+def _stream(seed: int, which: int) -> np.random.Generator:
+    return np.random.default_rng([seed, which])
+
+
+def _positive(value: float, name: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidValue(f"{name} must be positive, not {value!r}", f"/{name}")
+
+
+def rates_of(arrival_s: NDArray[np.float64], bin_s: float) -> Array:
+    """Arrivals per second [1/s] in bins of ``bin_s``, from the first arrival on."""
+    place = ((arrival_s - arrival_s[0]) // bin_s).astype(np.int64)
+    return np.bincount(place) / bin_s

@@ -1,0 +1,160 @@
+"""Run a simulation and read its arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from planner.errors import InvalidValue
+from planner.simulator.arrays import DONE, Config, State
+from planner.simulator.fleet import SimulatedFleet, SimulatedPool
+from planner.simulator.options import SimulationOptions
+from planner.simulator.result import PoolSums, SimulationResult
+from planner.simulator.setting_up import config_of, state_of, two
+from planner.simulator.steps import Steps, affine_steps
+from planner.simulator.table import RequestTable
+
+Progress = Callable[[float], bool]
+SLICE = 20_000
+"""Requests between two calls of ``progress``."""
+DEFAULT_OPTIONS = SimulationOptions()
+
+
+def simulate(fleet: SimulatedFleet, requests: RequestTable,
+             options: SimulationOptions = DEFAULT_OPTIONS, progress: Progress | None = None
+             ) -> SimulationResult:
+    """Serve every request of a table on a fleet.
+
+    Parameters
+    ----------
+    fleet : SimulatedFleet
+        From :func:`planner.simulator.fleet.fleet_of` or made by hand.
+    requests : RequestTable
+    options : SimulationOptions
+    progress : callable, optional
+        Called with the share of the requests that have arrived, 0 to 1, a few times a second at
+        least; returns False to cancel.
+
+    Returns
+    -------
+    SimulationResult
+
+    Raises
+    ------
+    InvalidValue
+        When the fleet or the options make no sense.
+
+    Notes
+    -----
+    The first run on a machine compiles the event loop and stores it (about half a minute); later
+    ones load it. Same fleet, requests and options: the same result, bit for bit.
+    """
+    options.check(p.replicas for p in fleet.pools)
+    _check(fleet)
+    from planner.simulator import kernel  # compiles or loads the loop, so only when one runs
+
+    start = time.perf_counter()
+    cf = config_of(fleet, requests, options)
+    st = state_of(fleet, requests, options, cf)
+    _answer_steps(fleet.pools[-1], st, kernel.draw_steps)
+    steps = [p.steps for p in two(fleet.pools)]
+    drafts = [p.draft or NO_DRAFT for p in two(fleet.pools)]
+    cancelled = False
+    for upto in [*range(SLICE, cf.count, SLICE), cf.count]:
+        kernel.play(cf, st, *steps, *drafts, upto)
+        if progress is not None and not progress(upto / cf.count):
+            cancelled = upto < cf.count
+            break
+    return _result(fleet, requests, options, cf, st, time.perf_counter() - start, cancelled)
+
+
+NO_DRAFT: Steps = affine_steps(0.0)
+
+
+def _check(fleet: SimulatedFleet) -> None:
+    kinds = tuple(p.scheduler for p in fleet.pools)
+    if len(kinds) == 2 and kinds != ("prefill", "decode"):
+        raise InvalidValue("two pools must be a prefill pool and a decode pool, in this order",
+                           "/pools")
+    if len(kinds) not in (1, 2) or (len(kinds) == 1 and kinds[0] == "prefill"):
+        raise InvalidValue("a fleet is one pool that serves, or a prefill and a decode pool",
+                           "/pools")
+    for i, pool in enumerate(fleet.pools):
+        if min(pool.replicas, pool.ranks, pool.max_sequences, pool.token_budget,
+               pool.prompts_per_pass) < 1:
+            raise InvalidValue("replicas, sequences and tokens must be at least 1", f"/pools/{i}")
+
+
+def _answer_steps(pool: SimulatedPool, st: State, draw_steps: Callable[..., Any]) -> None:
+    """Decode steps of each answer: one a token, or fewer where drafts are accepted."""
+    if pool.draft_tokens:
+        rest = st.output - 1
+        drawn = draw_steps(st, rest, pool.draft_tokens, pool.acceptance)
+        st.steps[:] = 1 + drawn
+        st.yields[:] = np.where(drawn > 0, rest / np.maximum(drawn, 1), 1.0)
+
+
+def _result(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOptions, cf: Config,
+            st: State, wall_s: float, cancelled: bool) -> SimulationResult:
+    done = st.status == DONE
+    nan = np.nan
+    lag = _lag_s(fleet, st)
+    arrival = requests.arrival_s
+    first = np.where(done, st.first_s + lag - arrival, nan)
+    e2e = np.where(done, st.finish_s + lag - arrival, nan)
+    rest = requests.output_tokens - 1
+    tpot = np.where(rest > 0, (e2e - first) / np.maximum(rest, 1), nan)
+    prefilled = first if len(fleet.pools) == 1 else np.where(
+        done, st.prefill_done_s + lag - arrival, nan)
+    end = float(st.finish_s[done].max()) if done.any() else cf.start_s
+    span = max(end - cf.start_s, 1e-12)
+    counted = np.arange(cf.count) >= cf.warmup
+    return SimulationResult(
+        fleet, requests, first, tpot, e2e, prefilled, np.where(done, st.worst_gap_s, nan),
+        np.where(done, st.queued_s, nan), np.where(done, st.transfer_s, nan), st.late_gaps,
+        st.preemptions, st.retries, done, counted, span, wall_s, st.gaps,
+        tuple(_sums(p, q, cf, st, span) for q, p in enumerate(fleet.pools)),
+        _timeline(fleet, requests, cf, st, end), cancelled)
+
+
+def _lag_s(fleet: SimulatedFleet, st: State) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """What the host and the engine's output path add to an answer."""
+    pool = fleet.pools[0]
+    return np.asarray(st.lag_s + pool.request_s
+                      + (pool.first_token_scale - 1.0) * st.own_prefill_s)
+
+
+def _sums(pool: SimulatedPool, q: int, cf: Config, st: State, span_s: float) -> PoolSums:
+    servers = int(cf.servers[q])
+    busy, running, held = (float(x) for x in st.sums[q])
+    room = float(cf.capacity_bytes[q])
+    return PoolSums(
+        pool.role, pool.gpu, servers, pool.gpus, busy / span_s / servers, running / span_s / servers,
+        held / span_s / servers / room if np.isfinite(room) else 0.0, int(st.iterations[q]),
+        int(st.passes[q]), float(st.allocated_bytes[q]), float(st.freed_bytes[q]), running)
+
+
+def _timeline(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State, end_s: float
+              ) -> dict[str, Any]:
+    """Columns over equal bins of the arrivals; the last bin is the time after the last arrival."""
+    bins = st.timeline.shape[1]
+    edges = cf.start_s + cf.bin_s * np.arange(bins + 1.0)
+    edges[-1] = max(end_s, edges[-2] + 1e-12)
+    width = np.diff(edges)
+    place = np.minimum(((requests.arrival_s - cf.start_s) / cf.bin_s).astype(np.int64), bins - 2)
+    arrived = np.bincount(place, minlength=bins)
+    columns: dict[str, Any] = {
+        "start_s": (edges[:-1] - cf.start_s).tolist(), "width_s": width.tolist(),
+        "requests_per_s": (arrived / width).tolist()}
+    rows = []
+    for q, pool in enumerate(fleet.pools):
+        servers, room = int(cf.servers[q]), float(cf.capacity_bytes[q])
+        busy, running, held = (st.timeline[q, :, k] / width / servers for k in range(3))
+        rows.append({"role": pool.role, "utilization": np.minimum(busy, 1.0).tolist(),
+                     "running": running.tolist(),
+                     "kv_share": (held / room).tolist() if np.isfinite(room) else [0.0] * bins})
+    columns["pools"] = rows
+    return columns

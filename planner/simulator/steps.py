@@ -1,0 +1,282 @@
+"""The step time of an engine as numbers that a compiled loop can evaluate.
+
+:class:`planner.roofline.StepModel` stays the one model of the truth. Its terms are few and simple in
+what changes from step to step: sequences, their mean context, new tokens, prompts. This module reduces
+a model to the coefficients of those terms; the compiled evaluation in
+:mod:`planner.simulator.stepping` equals the model to 1e-12 (relative), for every kind of model,
+layout and fidelity, which a test holds. Nothing is interpolated.
+
+In one point a simulation is finer than the plan: prompts that share a pass each count with their own
+length, where the plan takes them as equally long.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.kv_cache import heads_per_rank, reading_streams
+from planner.llm import KvStream, Llm, Role
+from planner.precision import FORMATS, Format
+from planner.roofline import ACTIVATION_BYTES, Deployment, StepBatch, StepModel
+
+Array = NDArray[np.float64]
+NO_LIMIT = 1e18
+"""[token] that stands for no window."""
+
+
+class Steps(NamedTuple):
+    """Coefficients of a step's terms on one data-parallel rank; all times in seconds.
+
+    ``tokens`` below are the rows of a step's products, ``tiled`` those rounded up to whole tiles.
+
+    Attributes
+    ----------
+    whole : int
+        1: one roofline over the whole step (``napkin``); 0: a sum over operator groups.
+    scale : float
+        Factor on the whole step (decode pools of a disaggregated fleet).
+    tokens_per_decode, pipeline, tile, half : float
+    linear_s, linear_read_s : ndarray, shape (formats,)
+        [s] per tiled row, and [s] to read the weights.
+    head_s, head_read_s : float
+        The same of the LM head, per row with logits.
+    expert : ndarray, shape (groups, 6)
+        Format index, [s] per row, [s] to read all experts, share k / E, k, E; read and row times are
+        of this rank.
+    ranks : float
+        Data-parallel ranks that share the experts.
+    state_token_s, state_read_s : float
+        Recurrent state: [s] per token and per sequence.
+    token_s, fixed_s : float
+        Links and overheads: [s] per token and per step.
+    line : ndarray, shape (segments, 5)
+        Attention of one decoding sequence at mean context x up to ``line[:, 0]``: compute
+        ``line[:, 1] + line[:, 2] x`` and memory ``line[:, 3] + line[:, 4] x`` [s].
+    prompt : ndarray, shape (streams, 8)
+        Per prompt: [s] per pair, [s] per cached entry, [s] to read an entry, stride, window, limit of
+        keys a query, 1 when windows restart, memory [s] per prompt.
+    """
+
+    whole: int
+    scale: float
+    tokens_per_decode: float
+    pipeline: float
+    tile: float
+    half: float
+    linear_s: Array
+    linear_read_s: Array
+    head_s: float
+    head_read_s: float
+    expert: Array
+    ranks: float
+    state_token_s: float
+    state_read_s: float
+    token_s: float
+    fixed_s: float
+    line: Array
+    prompt: Array
+
+
+def steps_of(model: StepModel, tokens_per_decode: float = 1.0, scale: float = 1.0) -> Steps:
+    """Reduce a step model to its coefficients.
+
+    Parameters
+    ----------
+    model : StepModel
+    tokens_per_decode : float
+        [token] verified per decode (1, or draft + 1 with speculation).
+    scale : float
+        Factor on every step.
+    """
+    d = model.deployment
+    ways = float(d.layout.pipeline)
+    if d.fidelity == "napkin":
+        return _napkin(model, tokens_per_decode, scale)
+    rates = _Rates.of(model)
+    return Steps(
+        0, scale, tokens_per_decode, ways, float(d.profile.tile_tokens), d.profile.half_tokens,
+        np.array([2.0 * b.params / rates.products(b.fmt) for b in model.dense]),
+        np.array([b.params * b.fmt.bytes_per_value / (rates.bandwidth * d.profile.mbu)
+                  for b in model.dense]),
+        *_head(model, rates), _experts(model, rates), float(d.layout.data), *_state(d, rates),
+        *_links(model), _decode_lines(d, rates, tokens_per_decode), _prompt_streams(d, rates))
+
+
+def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float = 0.0,
+                 context_s: float = 0.0) -> Steps:
+    """Steps that cost ``step_s + prefill_token_s T + sequence_s n + context_s sum(contexts)``.
+
+    For workers whose step times were measured, and for tests against theory.
+
+    Parameters
+    ----------
+    step_s : float
+        [s] of any step.
+    prefill_token_s : float
+        [s] per new prompt token.
+    sequence_s, context_s : float
+        [s] per decoding sequence, and per token of context of each.
+    """
+    line = np.array([[NO_LIMIT, sequence_s - prefill_token_s, context_s, -1e300, 0.0]])
+    none = np.zeros(0)
+    return Steps(0, 1.0, 1.0, 1.0, 1.0, 0.0, none, none, 0.0, 0.0, np.zeros((0, 6)), 1.0, 0.0, 0.0,
+                 prefill_token_s, step_s, line, np.zeros((0, 8)))
+
+
+class _Rates(NamedTuple):
+    """Peaks and bandwidths of one GPU under a profile."""
+
+    model: StepModel
+    bandwidth: float
+    attention: float
+    attention_bandwidth: float
+
+    @classmethod
+    def of(cls, model: StepModel) -> _Rates:
+        d = model.deployment
+        peak = d.gpu.peak(FORMATS["bf16"]) * model.compute_scale
+        return cls(model, d.gpu.bandwidth_bytes_per_s, peak * d.profile.attention_mfu,
+                   d.gpu.bandwidth_bytes_per_s * d.profile.attention_mbu)
+
+    def products(self, fmt: Format) -> float:
+        """[FLOP/s] that large products reach in a format."""
+        d = self.model.deployment
+        return d.gpu.peak(fmt) * self.model.compute_scale * d.profile.mfu
+
+
+def _head(model: StepModel, rates: _Rates) -> tuple[float, float]:
+    d = model.deployment
+    params = d.llm.lm_head_params / d.layout.tensor
+    fmt = d.llm.role_format(Role.LM_HEAD, d.weights)
+    return (2.0 * params / rates.products(fmt),
+            params * fmt.bytes_per_value / (rates.bandwidth * d.profile.mbu))
+
+
+def _experts(model: StepModel, rates: _Rates) -> Array:
+    d = model.deployment
+    load = d.profile.expert_imbalance if d.layout.expert > 1 else 1.0
+    names = list(dict.fromkeys(fmt.name for _, fmt, _ in model.experts))
+    rows = []
+    for name in names:
+        for group, fmt, elements in model.experts:
+            if fmt.name != name:
+                continue
+            ff = group.feed_forward
+            params = group.count * elements / d.layout.tensor * load
+            share = ff.active / ff.experts
+            read = params * fmt.bytes_per_value / d.layout.data
+            rows.append((float(names.index(name)), 2.0 * params * share / rates.products(fmt),
+                         read / (rates.bandwidth * d.profile.expert_mbu), share,
+                         float(ff.active), float(ff.experts)))
+    return np.array(rows).reshape(-1, 6)
+
+
+def _state(d: Deployment, rates: _Rates) -> tuple[float, float]:
+    if not d.llm.state_bytes_per_sequence:
+        return 0.0, 0.0
+    per_token = sum(g.count * g.mixer.state_flops_per_token for g in d.llm.groups)
+    return (per_token / d.layout.tensor / rates.attention,
+            2.0 * d.llm.state_bytes_per_sequence / d.layout.tensor / rates.attention_bandwidth)
+
+
+def _links(model: StepModel) -> tuple[float, float]:
+    """[s] per token and per step of collectives, sends and overheads, which are affine in tokens."""
+    far = 1e6
+    few, many = (sum(float(t.other_s) for t in model.step(
+        StepBatch(prefill_tokens=n, prefill_sequences=1.0)).terms) for n in (1.0, 1.0 + far))
+    slope = (many - few) / far
+    return slope, few - slope
+
+
+def _entry_bytes(d: Deployment, stream: KvStream) -> float:
+    share = heads_per_rank(stream.heads, d.layout.tensor) / stream.heads
+    return stream.values_per_entry * stream.value_bytes(d.kv) * share
+
+
+def _decode_lines(d: Deployment, rates: _Rates, tokens_per_decode: float) -> Array:
+    rows = []
+    for count, stream in reading_streams(d.llm):
+        compute = (count * tokens_per_decode * stream.decode_flops_per_pair
+                   / d.layout.tensor / stream.stride / rates.attention)
+        memory = count * _entry_bytes(d, stream) / stream.stride / rates.attention_bandwidth
+        rows.append((_most_read(stream), compute, memory))
+    return _segments(rows)
+
+
+def _most_read(stream: KvStream) -> float:
+    """[token] of context beyond which a query reads no more."""
+    window = NO_LIMIT if stream.window is None else float(stream.window)
+    return window if stream.attend is None else min(window, float(stream.attend * stream.stride))
+
+
+def _segments(rows: list[tuple[float, float, float]], compute: float = 0.0, memory: float = 0.0
+              ) -> Array:
+    """Sum of ``slope * min(x, limit)`` as straight pieces, on top of constants."""
+    ends = sorted({NO_LIMIT, *(limit for limit, _, _ in rows)})
+    pieces, start = [], 0.0
+    for end in ends:
+        full = [r for r in rows if r[0] <= start]
+        growing = [r for r in rows if r[0] > start]
+        pieces.append((end, compute + sum(r[0] * r[1] for r in full), sum(r[1] for r in growing),
+                       memory + sum(r[0] * r[2] for r in full), sum(r[2] for r in growing)))
+        start = end
+    return np.array(pieces)
+
+
+def _prompt_streams(d: Deployment, rates: _Rates) -> Array:
+    rows = []
+    for count, stream in reading_streams(d.llm):
+        limits = [x for x in (stream.window, stream.attend and stream.attend * stream.stride) if x]
+        restart = stream.chunked and stream.window is not None
+        rows.append((
+            count * stream.prefill_flops_per_pair / d.layout.tensor / rates.attention,
+            count * stream.expand_flops_per_entry / d.layout.tensor / rates.attention,
+            count * _entry_bytes(d, stream) / rates.attention_bandwidth, float(stream.stride),
+            NO_LIMIT if stream.window is None else float(stream.window),
+            float(min(limits)) if limits else NO_LIMIT, float(restart), 0.0))
+    return np.array(rows).reshape(-1, 8)
+
+
+# -- napkin ---------------------------------------------------------------------------------------
+
+
+def _napkin(model: StepModel, tokens_per_decode: float, scale: float) -> Steps:
+    """One roofline over the whole step: compute is affine in tokens and pairs, memory in caches."""
+    d = model.deployment
+    shards = float(d.layout.tensor)
+    fmt = FORMATS[{"int4": "int4_g128", "fp4": "nvfp4"}.get(d.weights, d.weights)]
+    peak = d.gpu.peak(fmt) * model.compute_scale * shards
+    bandwidth = d.gpu.bandwidth_bytes_per_s * shards
+    pair_s = 4.0 * d.llm.layers * d.llm.hidden / peak
+    caches = _napkin_caches(d.llm, d.kv, bandwidth)
+    state_s = d.llm.state_bytes_per_sequence / bandwidth
+    rows = [(limit, 0.0, per_token) for limit, per_token in caches]
+    line = _segments([*rows, (NO_LIMIT, pair_s * tokens_per_decode, 0.0)], memory=state_s)
+    dense = float(d.llm.params() - d.llm.params(Role.ROUTED_EXPERT)) * fmt.nominal_bytes
+    experts = np.array([
+        (0.0, 0.0, group.count * elements * fmt.nominal_bytes / bandwidth,
+         group.feed_forward.active / group.feed_forward.experts, float(group.feed_forward.active),
+         float(group.feed_forward.experts)) for group, _, elements in model.experts]).reshape(-1, 6)
+    streams = np.array([(0.0, 0.0, per_token, 1.0, limit, NO_LIMIT, 0.0, 0.0)
+                        for limit, per_token in caches]
+                       + [(pair_s, 0.0, 0.0, 1.0, NO_LIMIT, NO_LIMIT, 0.0, state_s)])
+    return Steps(1, scale, tokens_per_decode, float(d.layout.pipeline), 1.0, 0.0,
+                 np.array([2.0 * d.llm.active_params / peak]), np.array([dense / bandwidth]),
+                 0.0, 0.0, experts, float(d.layout.data), 0.0, 0.0, 0.0, 0.0, line, streams)
+
+
+def _napkin_caches(llm: Llm, kv: str, bandwidth: float) -> list[tuple[float, float]]:
+    """Window [token] and [s] to read a token of context, per kind of layer."""
+    return [(NO_LIMIT if s.window is None else float(s.window),
+             count * s.values_per_entry * s.value_bytes(kv) / s.stride / bandwidth)
+            for count, s in llm.streams()]
+
+
+def weights_are_finite(steps: Steps) -> bool:
+    """Whether every coefficient is a number (a peak of 0 would make them infinite)."""
+    return all(bool(np.isfinite(x).all()) if isinstance(x, np.ndarray) else math.isfinite(x)
+               for x in steps)
