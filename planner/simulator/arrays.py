@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.simulator.steps import Steps
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 STATIC, PREFILL_FIRST, CHUNKED, PREFILL, DECODE = range(5)
 SCHEDULER_CODES = {"static": STATIC, "prefill_first": PREFILL_FIRST, "chunked": CHUNKED,
@@ -23,125 +24,72 @@ FIRST_GAP_S, BIN_WIDTH, GAP_BINS = 1e-6, 0.004, 5800
 """Histogram of gaps: bins of 0.4 % from 1 µs to 3 hours."""
 
 
+
+
+class PackedSteps(NamedTuple):
+    """:class:`planner.simulator.steps.Steps` for the loop: ``one`` has the columns ``k.T_…``,
+    ``linear`` a row of [s] per tiled row and [s] to read for each format."""
+
+    one: Floats
+    linear: Floats
+    expert: Floats
+    line: Floats
+    prompt: Floats
+
+
 class Config(NamedTuple):
     """What does not change in a run; pool arrays have two rows.
 
-    ``grows``: blocks are taken step by step (else for the whole answer at admission).
+    ``k.Q_GROWS``: blocks are taken step by step (else for the whole answer at admission).
     """
 
-    count: int
+    run_i: Ints
+    run_f: Floats
+    pool_i: Ints
+    pool_f: Floats
     arrival_s: Floats
-    start_s: float
-    bin_s: float
-    gap_limit_s: float
-    router: int
-    warmup: int
-    layers: float
-    scheduler: Ints
-    first_server: Ints
-    servers: Ints
-    max_sequences: Ints
-    token_budget: Ints
-    prompts_per_pass: Ints
-    block: Ints
-    kinds: Ints
-    draft_tokens: Ints
-    grows: Flags
-    occupancy: Floats
-    yields: Floats
-    capacity_bytes: Floats
-    state_bytes: Floats
     windows: Floats
     block_bytes: Floats
 
 
 class State(NamedTuple):
-    """What changes: of requests (shape N), of servers (shape S), of pools, and of the run."""
+    """What changes: of requests (N rows), servers (S rows), pools (2 rows) and the run."""
 
-    # requests
-    prompt: Ints
-    output: Ints
-    hit: Ints
-    steps: Ints
-    yields: Floats
-    wire_s: Floats
-    status: Ints
-    left: Ints
-    todo: Floats
-    cached: Floats
-    context: Floats
-    joined: Ints
-    has_cache: Flags
-    ready_s: Floats
-    next: Ints
-    previous: Ints
-    server: Ints
-    sent_from: Ints
-    gap_since: Ints
-    late_since: Ints
-    last_token_s: Floats
-    start_s: Floats
-    first_s: Floats
-    finish_s: Floats
-    prefill_done_s: Floats
-    transfer_s: Floats
-    queued_s: Floats
-    own_prefill_s: Floats
-    lag_s: Floats
-    worst_gap_s: Floats
-    late_gaps: Ints
-    preemptions: Ints
-    retries: Ints
-    # servers
-    pool: Ints
-    up: Flags
-    down_until_s: Floats
-    now_s: Floats
-    running: Ints
-    contexts: Floats
-    growth: Floats
-    step: Ints
-    load: Ints
-    wait_head: Ints
-    wait_tail: Ints
-    run_head: Ints
-    run_tail: Ints
-    partial: Ints
-    partial_done: Floats
-    last_step_s: Floats
+    request_i: Ints
+    request_f: Floats
+    server_i: Ints
+    server_f: Floats
+    pool_i: Ints
+    pool_f: Floats
+    run_i: Ints
     fresh: Ints
-    fresh_count: Ints
     packed: Ints
     chunks: Ints
     step_key: Ints
     step_item: Ints
-    heap_size: Ints
     stack_gap: Floats
     stack_step: Ints
-    stack_size: Ints
-    gap_step: Ints
-    late: Ints
-    used_bytes: Floats
     phase: Ints
     growing: Ints
-    card_free_s: Floats
-    # pools
-    turn: Ints
-    allocated_bytes: Floats
-    freed_bytes: Floats
     sums: Floats
     timeline: Floats
-    iterations: Ints
-    passes: Ints
     base_s: Floats
-    # the run
     event_key: Floats
     event_item: Ints
-    events: Ints
     failing: Ints
     back_s: Floats
-    arrived: Ints
-    finished: Ints
-    counting: Flags
     gaps: Ints
     random: NDArray[np.uint64]
+
+
+def packed_steps(steps: Steps) -> PackedSteps:
+    """Coefficients of a step as few arrays."""
+    one = np.array([float(getattr(steps, name)) for name in SCALARS])
+    linear = np.stack([steps.linear_s, steps.linear_read_s], axis=1)
+    return PackedSteps(one, np.ascontiguousarray(linear), steps.expert, steps.line, steps.prompt)
+
+
+SCALARS = (
+    "whole", "scale", "tokens_per_decode", "pipeline", "tile", "half", "head_s", "head_read_s",
+    "ranks", "state_token_s", "state_read_s", "token_s", "fixed_s")
+"""Fields of ``Steps`` in the order of the columns ``k.T_…``."""

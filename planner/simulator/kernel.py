@@ -1,11 +1,11 @@
 """The compiled event loop. State is a set of arrays, so a run can stop and go on.
 
-A *server* is one data-parallel rank of one replica. Servers are advanced lazily: only when an arrival,
-a router or a failure needs to know them. An iteration costs O(1): batch size, sum of contexts, a heap
-of finish steps. Runs of decode steps between two events are one closed form, because a step is straight
-in the mean context between the knots that :func:`planner.simulator.stepping.decode_line` names, and the
-mean context grows by a constant a step; so are the blocks that they take (sequences by the phase of
-their last block).
+A *server* is one data-parallel rank of one replica. Servers are advanced lazily: only when an
+arrival, a router or a failure needs to know them. An iteration costs O(1): batch size, sum of
+contexts, a heap of finish steps. Runs of decode steps between two events are one closed form,
+because a step is straight in the mean context between the knots that
+:func:`planner.simulator.stepping.decode_line` names, and the mean context grows by a constant a
+step; so are the blocks that they take (sequences by the phase of their last block).
 
 Nothing here is meant to be called but by :mod:`planner.simulator.run`.
 """
@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
-
+from planner.simulator import columns as k
 from planner.simulator.arrays import (
     ARRIVING,
     BIN_WIDTH,
@@ -33,11 +32,12 @@ from planner.simulator.arrays import (
     STATIC,
     WAKE,
     Config,
+    PackedSteps,
     State,
 )
-from planner.simulator.steps import Steps
 from planner.simulator.stepping import (
     batch_seconds,
+    compiled,
     decode_line,
     decodes_of,
     mixed_seconds,
@@ -47,7 +47,7 @@ from planner.simulator.stepping import (
 # -- random numbers -------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def draw(st: State) -> float:
     """Uniform number in [0, 1) (SplitMix64, Steele et al. 2014)."""
     st.random[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -61,93 +61,93 @@ def draw(st: State) -> float:
 # -- lists of requests ----------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def wait_last(st: State, s: int, r: int, ready_s: float) -> None:
     """Put a request at the end of a server's queue."""
-    st.ready_s[r] = ready_s
-    st.next[r] = -1
-    st.previous[r] = st.wait_tail[s]
-    if st.wait_tail[s] >= 0:
-        st.next[st.wait_tail[s]] = r
+    st.request_f[r, k.R_READY_S] = ready_s
+    st.request_i[r, k.R_NEXT] = -1
+    st.request_i[r, k.R_PREVIOUS] = st.server_i[s, k.S_WAIT_TAIL]
+    if st.server_i[s, k.S_WAIT_TAIL] >= 0:
+        st.request_i[st.server_i[s, k.S_WAIT_TAIL], k.R_NEXT] = r
     else:
-        st.wait_head[s] = r
-    st.wait_tail[s] = r
+        st.server_i[s, k.S_WAIT_HEAD] = r
+    st.server_i[s, k.S_WAIT_TAIL] = r
 
 
-@njit(cache=True)
+@compiled
 def wait_first(st: State, s: int, r: int, ready_s: float) -> None:
     """Put a preempted request at the head of its server's queue."""
-    st.ready_s[r] = ready_s
-    st.previous[r] = -1
-    st.next[r] = st.wait_head[s]
-    if st.wait_head[s] >= 0:
-        st.previous[st.wait_head[s]] = r
+    st.request_f[r, k.R_READY_S] = ready_s
+    st.request_i[r, k.R_PREVIOUS] = -1
+    st.request_i[r, k.R_NEXT] = st.server_i[s, k.S_WAIT_HEAD]
+    if st.server_i[s, k.S_WAIT_HEAD] >= 0:
+        st.request_i[st.server_i[s, k.S_WAIT_HEAD], k.R_PREVIOUS] = r
     else:
-        st.wait_tail[s] = r
-    st.wait_head[s] = r
+        st.server_i[s, k.S_WAIT_TAIL] = r
+    st.server_i[s, k.S_WAIT_HEAD] = r
 
 
-@njit(cache=True)
+@compiled
 def take_first(st: State, s: int) -> int:
     """Remove the head of a server's queue."""
-    r = st.wait_head[s]
-    st.wait_head[s] = st.next[r]
-    if st.next[r] >= 0:
-        st.previous[st.next[r]] = -1
+    r = st.server_i[s, k.S_WAIT_HEAD]
+    st.server_i[s, k.S_WAIT_HEAD] = st.request_i[r, k.R_NEXT]
+    if st.request_i[r, k.R_NEXT] >= 0:
+        st.request_i[st.request_i[r, k.R_NEXT], k.R_PREVIOUS] = -1
     else:
-        st.wait_tail[s] = -1
-    st.next[r] = -1
-    st.previous[r] = -1
+        st.server_i[s, k.S_WAIT_TAIL] = -1
+    st.request_i[r, k.R_NEXT] = -1
+    st.request_i[r, k.R_PREVIOUS] = -1
     return r
 
 
-@njit(cache=True)
+@compiled
 def run_last(st: State, s: int, r: int) -> None:
     """Add a request to the running ones, latest admitted last."""
-    st.next[r] = -1
-    st.previous[r] = st.run_tail[s]
-    if st.run_tail[s] >= 0:
-        st.next[st.run_tail[s]] = r
+    st.request_i[r, k.R_NEXT] = -1
+    st.request_i[r, k.R_PREVIOUS] = st.server_i[s, k.S_RUN_TAIL]
+    if st.server_i[s, k.S_RUN_TAIL] >= 0:
+        st.request_i[st.server_i[s, k.S_RUN_TAIL], k.R_NEXT] = r
     else:
-        st.run_head[s] = r
-    st.run_tail[s] = r
+        st.server_i[s, k.S_RUN_HEAD] = r
+    st.server_i[s, k.S_RUN_TAIL] = r
 
 
-@njit(cache=True)
+@compiled
 def run_remove(st: State, s: int, r: int) -> None:
     """Take a request out of the running ones."""
-    before, after = st.previous[r], st.next[r]
+    before, after = st.request_i[r, k.R_PREVIOUS], st.request_i[r, k.R_NEXT]
     if before >= 0:
-        st.next[before] = after
+        st.request_i[before, k.R_NEXT] = after
     else:
-        st.run_head[s] = after
+        st.server_i[s, k.S_RUN_HEAD] = after
     if after >= 0:
-        st.previous[after] = before
+        st.request_i[after, k.R_PREVIOUS] = before
     else:
-        st.run_tail[s] = before
-    st.next[r] = -1
-    st.previous[r] = -1
+        st.server_i[s, k.S_RUN_TAIL] = before
+    st.request_i[r, k.R_NEXT] = -1
+    st.request_i[r, k.R_PREVIOUS] = -1
 
 
 # -- heaps ----------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def heap_push(key: np.ndarray, item: np.ndarray, size: int, k: float, x: int) -> None:
+@compiled
+def heap_push(key: np.ndarray, item: np.ndarray, size: int, at: float, x: int) -> None:
     """Push onto a binary heap held in the first ``size`` places."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
-        if key[parent] <= k:
+        if key[parent] <= at:
             break
         key[i] = key[parent]
         item[i] = item[parent]
         i = parent
-    key[i] = k
+    key[i] = at
     item[i] = x
 
 
-@njit(cache=True)
+@compiled
 def heap_pop(key: np.ndarray, item: np.ndarray, size: int) -> int:
     """Remove the smallest of ``size`` entries and return its item."""
     top = item[0]
@@ -155,13 +155,13 @@ def heap_pop(key: np.ndarray, item: np.ndarray, size: int) -> int:
     return top
 
 
-@njit(cache=True)
+@compiled
 def heap_fill(key: np.ndarray, item: np.ndarray, last: int, hole: int) -> None:
     """Move the entry at ``last`` into a hole and restore the order of ``last`` entries."""
-    k, x, i = key[last], item[last], hole
+    at, x, i = key[last], item[last], hole
     if i >= last:
         return
-    while i > 0 and key[(i - 1) >> 1] > k:
+    while i > 0 and key[(i - 1) >> 1] > at:
         parent = (i - 1) >> 1
         key[i] = key[parent]
         item[i] = item[parent]
@@ -172,97 +172,97 @@ def heap_fill(key: np.ndarray, item: np.ndarray, last: int, hole: int) -> None:
             break
         if child + 1 < last and key[child + 1] < key[child]:
             child += 1
-        if key[child] >= k:
+        if key[child] >= at:
             break
         key[i] = key[child]
         item[i] = item[child]
         i = child
-    key[i] = k
+    key[i] = at
     item[i] = x
 
 
-@njit(cache=True)
+@compiled
 def push_step(st: State, s: int, key: int, item: int) -> None:
     """Something happens to a running request at the end of decode step ``key``."""
-    heap_push(st.step_key[s], st.step_item[s], st.heap_size[s], key, item)
-    st.heap_size[s] += 1
+    heap_push(st.step_key[s], st.step_item[s], st.server_i[s, k.S_HEAP_SIZE], key, item)
+    st.server_i[s, k.S_HEAP_SIZE] += 1
 
 
-@njit(cache=True)
+@compiled
 def pop_step(st: State, s: int) -> int:
     """The next such thing."""
-    item = heap_pop(st.step_key[s], st.step_item[s], st.heap_size[s])
-    st.heap_size[s] -= 1
+    item = heap_pop(st.step_key[s], st.step_item[s], st.server_i[s, k.S_HEAP_SIZE])
+    st.server_i[s, k.S_HEAP_SIZE] -= 1
     return item
 
 
-@njit(cache=True)
+@compiled
 def forget_steps(st: State, s: int, r: int, count: int) -> int:
     """Remove every entry of a request; its finish step."""
     i, finish = 0, 0
-    while i < st.heap_size[s]:
+    while i < st.server_i[s, k.S_HEAP_SIZE]:
         if st.step_item[s, i] % count == r:
             if st.step_item[s, i] == r:
                 finish = st.step_key[s, i]
-            st.heap_size[s] -= 1
-            heap_fill(st.step_key[s], st.step_item[s], st.heap_size[s], i)
+            st.server_i[s, k.S_HEAP_SIZE] -= 1
+            heap_fill(st.step_key[s], st.step_item[s], st.server_i[s, k.S_HEAP_SIZE], i)
             i = -1
         i += 1
     return finish
 
 
-@njit(cache=True)
+@compiled
 def push_event(st: State, when: float, item: int) -> None:
     """A global event: ``item`` = kind + 8 * index."""
-    heap_push(st.event_key, st.event_item, st.events[0], when, item)
-    st.events[0] += 1
+    heap_push(st.event_key, st.event_item, st.run_i[k.N_EVENTS], when, item)
+    st.run_i[k.N_EVENTS] += 1
 
 
 # -- memory ---------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def sequence_bytes(cf: Config, q: int, tokens: float) -> float:
     """[B] of a sequence of ``tokens`` in whole blocks."""
-    total = cf.state_bytes[q]
-    for g in range(cf.kinds[q]):
+    total = cf.pool_f[q, k.Q_STATE_BYTES]
+    for g in range(cf.pool_i[q, k.Q_KINDS]):
         kept = min(tokens, cf.windows[q, g])
-        total += math.ceil(kept / cf.block[q]) * cf.block_bytes[q, g]
+        total += math.ceil(kept / cf.pool_i[q, k.Q_BLOCK]) * cf.block_bytes[q, g]
     return total
 
 
-@njit(cache=True)
+@compiled
 def held(cf: Config, st: State, q: int, r: int) -> float:
     """[token] reserved for the answer from the start, where blocks are not taken step by step."""
-    return 0.0 if cf.grows[q] else float(st.output[r])
+    return 0.0 if cf.pool_i[q, k.Q_GROWS] else float(st.request_i[r, k.R_OUTPUT])
 
 
-@njit(cache=True)
+@compiled
 def take_memory(cf: Config, st: State, s: int, q: int, tokens: float) -> None:
     """Allocate the blocks of a sequence."""
     size = sequence_bytes(cf, q, tokens)
-    st.used_bytes[s] += size
-    st.allocated_bytes[q] += size
+    st.server_f[s, k.S_USED_BYTES] += size
+    st.pool_f[q, k.P_ALLOCATED_BYTES] += size
 
 
-@njit(cache=True)
+@compiled
 def free_memory(cf: Config, st: State, s: int, q: int, tokens: float) -> None:
     """Give the blocks of a sequence back."""
     size = sequence_bytes(cf, q, tokens)
-    st.used_bytes[s] -= size
-    st.freed_bytes[q] += size
+    st.server_f[s, k.S_USED_BYTES] -= size
+    st.pool_f[q, k.P_FREED_BYTES] += size
 
 
-@njit(cache=True)
+@compiled
 def new_bytes(cf: Config, st: State, s: int, q: int, steps: int) -> float:
     """[B] that the running sequences take in the next decode steps."""
-    total, block = 0.0, cf.block[q]
+    total, block = 0.0, cf.pool_i[q, k.Q_BLOCK]
     whole, rest = steps // block, steps % block
-    for g in range(cf.kinds[q]):
+    for g in range(cf.pool_i[q, k.Q_KINDS]):
         if st.growing[s, g] == 0:
             continue
         blocks = whole * st.growing[s, g]
-        place = (block - st.step[s] % block) % block
+        place = (block - st.server_i[s, k.S_STEP] % block) % block
         for _ in range(rest):
             blocks += st.phase[s, g, place]
             place -= 1
@@ -272,15 +272,15 @@ def new_bytes(cf: Config, st: State, s: int, q: int, steps: int) -> float:
     return total
 
 
-@njit(cache=True)
+@compiled
 def steps_that_fit(cf: Config, st: State, s: int, q: int, steps: int) -> int:
     """Most of the next ``steps`` decode steps whose blocks are free."""
-    if not cf.grows[q]:
+    if cf.pool_i[q, k.Q_GROWS] == 0:
         return steps
-    left = cf.capacity_bytes[q] - st.used_bytes[s]
-    whole = steps // cf.block[q] + 1
+    left = cf.pool_f[q, k.Q_CAPACITY_BYTES] - st.server_f[s, k.S_USED_BYTES]
+    whole = steps // cf.pool_i[q, k.Q_BLOCK] + 1
     most = 0.0
-    for g in range(cf.kinds[q]):
+    for g in range(cf.pool_i[q, k.Q_KINDS]):
         most += whole * st.growing[s, g] * cf.block_bytes[q, g]
     if most <= left:
         return steps
@@ -294,66 +294,66 @@ def steps_that_fit(cf: Config, st: State, s: int, q: int, steps: int) -> int:
     return low
 
 
-@njit(cache=True)
+@compiled
 def grow_memory(cf: Config, st: State, s: int, q: int, steps: int) -> None:
     """Allocate the blocks of the next ``steps`` decode steps."""
-    if cf.grows[q]:
+    if cf.pool_i[q, k.Q_GROWS]:
         size = new_bytes(cf, st, s, q, steps)
-        st.used_bytes[s] += size
-        st.allocated_bytes[q] += size
+        st.server_f[s, k.S_USED_BYTES] += size
+        st.pool_f[q, k.P_ALLOCATED_BYTES] += size
 
 
-@njit(cache=True)
+@compiled
 def start_growing(cf: Config, st: State, s: int, q: int, r: int) -> None:
     """Count a sequence that joins under the phase of its last block, kind by kind of layer."""
-    if not cf.grows[q]:
+    if cf.pool_i[q, k.Q_GROWS] == 0:
         return
-    tokens = int(st.context[r])
-    place = (tokens - st.step[s]) % cf.block[q]
-    for g in range(cf.kinds[q]):
+    tokens = int(st.request_f[r, k.R_CONTEXT])
+    place = (tokens - st.server_i[s, k.S_STEP]) % cf.pool_i[q, k.Q_BLOCK]
+    for g in range(cf.pool_i[q, k.Q_KINDS]):
         if tokens < cf.windows[q, g]:
             st.phase[s, g, place] += 1
             st.growing[s, g] += 1
-            if tokens + st.left[r] > cf.windows[q, g]:
-                push_step(st, s, st.step[s] + int(cf.windows[q, g]) - tokens,
-                          r + (g + 1) * cf.count)
+            if tokens + st.request_i[r, k.R_LEFT] > cf.windows[q, g]:
+                push_step(st, s, st.server_i[s, k.S_STEP] + int(cf.windows[q, g]) - tokens,
+                          r + (g + 1) * cf.run_i[k.C_COUNT])
 
 
-@njit(cache=True)
+@compiled
 def stop_growing(cf: Config, st: State, s: int, q: int, r: int, g: int) -> None:
     """A sequence has filled a window, or leaves."""
-    st.phase[s, g, (int(st.context[r]) - st.joined[r]) % cf.block[q]] -= 1
+    st.phase[s, g, (int(st.request_f[r, k.R_CONTEXT]) - st.request_i[r, k.R_JOINED]) % cf.pool_i[q, k.Q_BLOCK]] -= 1
     st.growing[s, g] -= 1
 
 
 # -- gaps between tokens --------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def count_gap(cf: Config, st: State, gap_s: float, weight: int) -> None:
     """Count gaps in the histogram once the warm-up is over."""
-    if st.counting[0] and weight > 0:
+    if st.run_i[k.N_COUNTING] and weight > 0:
         place = int(math.log(max(gap_s, FIRST_GAP_S) / FIRST_GAP_S) / BIN_WIDTH)
         st.gaps[min(place, st.gaps.shape[0] - 1)] += weight
 
 
-@njit(cache=True)
+@compiled
 def remember_gap(st: State, s: int, gap_s: float) -> None:
     """Keep the largest gap since any step on a stack that descends."""
-    size = st.stack_size[s]
+    size = st.server_i[s, k.S_STACK_SIZE]
     while size > 0 and st.stack_gap[s, size - 1] <= gap_s:
         size -= 1
     if size == st.stack_gap.shape[1]:
         size = _thin_out(st, s)
     st.stack_gap[s, size] = gap_s
-    st.stack_step[s, size] = st.gap_step[s]
-    st.stack_size[s] = size + 1
-    st.gap_step[s] += 1
+    st.stack_step[s, size] = st.server_i[s, k.S_GAP_STEP]
+    st.server_i[s, k.S_STACK_SIZE] = size + 1
+    st.server_i[s, k.S_GAP_STEP] += 1
 
 
-@njit(cache=True)
+@compiled
 def _place_on_stack(st: State, s: int, since: int) -> int:
-    low, high = 0, st.stack_size[s]
+    low, high = 0, st.server_i[s, k.S_STACK_SIZE]
     while low < high:
         middle = (low + high) >> 1
         if st.stack_step[s, middle] >= since:
@@ -363,42 +363,42 @@ def _place_on_stack(st: State, s: int, since: int) -> int:
     return low
 
 
-@njit(cache=True)
+@compiled
 def largest_gap(st: State, s: int, since: int) -> float:
     """Largest gap from step ``since`` on, 0 when there was none."""
     place = _place_on_stack(st, s, since)
-    return st.stack_gap[s, place] if place < st.stack_size[s] else 0.0
+    return st.stack_gap[s, place] if place < st.server_i[s, k.S_STACK_SIZE] else 0.0
 
 
-@njit(cache=True)
+@compiled
 def _thin_out(st: State, s: int) -> int:
     """Keep only the gaps that a running request still needs (the stack has room for those)."""
-    keep = np.zeros(st.stack_size[s] + 1, dtype=np.bool_)
-    r = st.run_head[s]
+    keep = np.zeros(st.server_i[s, k.S_STACK_SIZE] + 1, dtype=np.bool_)
+    r = st.server_i[s, k.S_RUN_HEAD]
     while r >= 0:
-        keep[_place_on_stack(st, s, st.gap_since[r])] = True
-        r = st.next[r]
+        keep[_place_on_stack(st, s, st.request_i[r, k.R_GAP_SINCE])] = True
+        r = st.request_i[r, k.R_NEXT]
     size = 0
-    for i in range(st.stack_size[s]):
+    for i in range(st.server_i[s, k.S_STACK_SIZE]):
         if keep[i]:
             st.stack_gap[s, size] = st.stack_gap[s, i]
             st.stack_step[s, size] = st.stack_step[s, i]
             size += 1
-    st.stack_size[s] = size
+    st.server_i[s, k.S_STACK_SIZE] = size
     return size
 
 
-@njit(cache=True)
+@compiled
 def close_gaps(st: State, s: int, r: int) -> None:
     """Read the gaps of a request that stops decoding."""
-    st.worst_gap_s[r] = max(st.worst_gap_s[r], largest_gap(st, s, st.gap_since[r]))
-    st.late_gaps[r] += st.late[s] - st.late_since[r]
+    st.request_f[r, k.R_WORST_GAP_S] = max(st.request_f[r, k.R_WORST_GAP_S], largest_gap(st, s, st.request_i[r, k.R_GAP_SINCE]))
+    st.request_i[r, k.R_LATE_GAPS] += st.server_i[s, k.S_LATE] - st.request_i[r, k.R_LATE_SINCE]
 
 
 # -- the timeline ---------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def account(cf: Config, st: State, q: int, start: float, end: float, running: float,
             kv_bytes: float) -> None:
     """Add a busy stretch to the bins of the timeline and to the sums."""
@@ -406,10 +406,10 @@ def account(cf: Config, st: State, q: int, start: float, end: float, running: fl
     st.sums[q, 1] += running * (end - start)
     st.sums[q, 2] += kv_bytes * (end - start)
     last = st.timeline.shape[1] - 1
-    i = min(max(int((start - cf.start_s) / cf.bin_s), 0), last)
+    i = min(max(int((start - cf.run_f[k.C_START_S]) / cf.run_f[k.C_BIN_S]), 0), last)
     at = start
     while at < end:
-        edge = end if i >= last else min(end, cf.start_s + (i + 1) * cf.bin_s)
+        edge = end if i >= last else min(end, cf.run_f[k.C_START_S] + (i + 1) * cf.run_f[k.C_BIN_S])
         if edge > at:
             st.timeline[q, i, 0] += edge - at
             st.timeline[q, i, 1] += running * (edge - at)
@@ -421,159 +421,161 @@ def account(cf: Config, st: State, q: int, start: float, end: float, running: fl
 # -- joining, leaving -----------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def join(cf: Config, st: State, s: int, q: int, r: int) -> None:
     """A request starts to decode (its blocks are taken)."""
-    st.running[s] += 1
-    st.contexts[s] += st.context[r]
-    st.growth[s] += st.yields[r]
-    st.joined[r] = st.step[s]
+    st.server_i[s, k.S_RUNNING] += 1
+    st.server_f[s, k.S_CONTEXTS] += st.request_f[r, k.R_CONTEXT]
+    st.server_f[s, k.S_GROWTH] += st.request_f[r, k.R_YIELDS]
+    st.request_i[r, k.R_JOINED] = st.server_i[s, k.S_STEP]
     run_last(st, s, r)
-    push_step(st, s, st.step[s] + st.left[r], r)
+    push_step(st, s, st.server_i[s, k.S_STEP] + st.request_i[r, k.R_LEFT], r)
     start_growing(cf, st, s, q, r)
-    st.fresh[s, st.fresh_count[s]] = r
-    st.fresh_count[s] += 1
+    st.fresh[s, st.server_i[s, k.S_FRESH_COUNT]] = r
+    st.server_i[s, k.S_FRESH_COUNT] += 1
 
 
-@njit(cache=True)
+@compiled
 def context_now(st: State, s: int, r: int) -> float:
     """[token] of a running request."""
-    return st.context[r] + st.yields[r] * (st.step[s] - st.joined[r])
+    return st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (st.server_i[s, k.S_STEP] - st.request_i[r, k.R_JOINED])
 
 
-@njit(cache=True)
+@compiled
 def finish(st: State, s: int, r: int, end: float) -> None:
     """The last token is out."""
-    st.finish_s[r] = end
-    st.status[r] = DONE
-    st.load[s] -= 1
-    st.finished[0] += 1
+    st.request_f[r, k.R_FINISH_S] = end
+    st.request_i[r, k.R_STATUS] = DONE
+    st.server_i[s, k.S_LOAD] -= 1
+    st.run_i[k.N_FINISHED] += 1
 
 
-@njit(cache=True)
+@compiled
 def leave(cf: Config, st: State, s: int, q: int, r: int, final: float) -> float:
     """Take a running request off its server and free its blocks; its context.
 
     ``final`` is the context it would have had at its end: windows beyond it were never crossed.
     """
     tokens = context_now(st, s, r)
-    st.running[s] -= 1
-    st.contexts[s] -= tokens
-    st.growth[s] -= st.yields[r]
-    if st.running[s] == 0:
-        st.contexts[s] = 0.0
-        st.growth[s] = 0.0
+    st.server_i[s, k.S_RUNNING] -= 1
+    st.server_f[s, k.S_CONTEXTS] -= tokens
+    st.server_f[s, k.S_GROWTH] -= st.request_f[r, k.R_YIELDS]
+    if st.server_i[s, k.S_RUNNING] == 0:
+        st.server_f[s, k.S_CONTEXTS] = 0.0
+        st.server_f[s, k.S_GROWTH] = 0.0
     run_remove(st, s, r)
-    free_memory(cf, st, s, q, tokens if cf.grows[q] else st.context[r] + held(cf, st, q, r))
-    if cf.grows[q]:
-        for g in range(cf.kinds[q]):
+    if cf.pool_i[q, k.Q_GROWS] == 0:
+        free_memory(cf, st, s, q, st.request_f[r, k.R_CONTEXT] + held(cf, st, q, r))
+    else:
+        free_memory(cf, st, s, q, tokens)
+        for g in range(cf.pool_i[q, k.Q_KINDS]):
             window = cf.windows[q, g]
-            if st.context[r] < window and not (tokens >= window and final > window):
+            if st.request_f[r, k.R_CONTEXT] < window and not (tokens >= window and final > window):
                 stop_growing(cf, st, s, q, r, g)
     return tokens
 
 
-@njit(cache=True)
+@compiled
 def first_token(cf: Config, st: State, s: int, q: int, r: int, end: float) -> None:
     """A prefill on a serving pool is done: one token is out, the rest is decoded."""
-    if st.last_token_s[r] < 0.0:
-        st.first_s[r] = end
+    if st.request_f[r, k.R_LAST_TOKEN_S] < 0.0:
+        st.request_f[r, k.R_FIRST_S] = end
     else:
-        gap = end - st.last_token_s[r]
-        st.worst_gap_s[r] = max(st.worst_gap_s[r], gap)
-        st.late_gaps[r] += 1 if gap > cf.gap_limit_s else 0
+        gap = end - st.request_f[r, k.R_LAST_TOKEN_S]
+        st.request_f[r, k.R_WORST_GAP_S] = max(st.request_f[r, k.R_WORST_GAP_S], gap)
+        st.request_i[r, k.R_LATE_GAPS] += 1 if gap > cf.run_f[k.C_GAP_LIMIT_S] else 0
         count_gap(cf, st, gap, 1)
-    st.last_token_s[r] = end
-    st.left[r] -= 1
-    if st.left[r] > 0:
+    st.request_f[r, k.R_LAST_TOKEN_S] = end
+    st.request_i[r, k.R_LEFT] -= 1
+    if st.request_i[r, k.R_LEFT] > 0:
         join(cf, st, s, q, r)
     else:
-        free_memory(cf, st, s, q, st.context[r] + held(cf, st, q, r))
+        free_memory(cf, st, s, q, st.request_f[r, k.R_CONTEXT] + held(cf, st, q, r))
         finish(st, s, r, end)
 
 
-@njit(cache=True)
+@compiled
 def preempt(cf: Config, st: State, s: int, q: int) -> None:
     """The latest admitted gives its blocks up and is computed again later, prompt and answer."""
-    r = st.run_tail[s]
-    key = forget_steps(st, s, r, cf.count)
-    final = st.context[r] + st.yields[r] * (key - st.joined[r])
+    r = st.server_i[s, k.S_RUN_TAIL]
+    key = forget_steps(st, s, r, cf.run_i[k.C_COUNT])
+    final = st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (key - st.request_i[r, k.R_JOINED])
     tokens = leave(cf, st, s, q, r, final)
-    st.left[r] = key - st.step[s]
+    st.request_i[r, k.R_LEFT] = key - st.server_i[s, k.S_STEP]
     was_fresh = False
-    for i in range(st.fresh_count[s]):
+    for i in range(st.server_i[s, k.S_FRESH_COUNT]):
         if st.fresh[s, i] == r:
-            st.fresh_count[s] -= 1
-            st.fresh[s, i] = st.fresh[s, st.fresh_count[s]]
+            st.server_i[s, k.S_FRESH_COUNT] -= 1
+            st.fresh[s, i] = st.fresh[s, st.server_i[s, k.S_FRESH_COUNT]]
             was_fresh = True
             break
     if not was_fresh:
         close_gaps(st, s, r)
-        st.last_token_s[r] = st.last_step_s[s]
-    st.preemptions[r] += 1
-    st.has_cache[r] = False
-    st.todo[r] = tokens
-    st.cached[r] = 0.0
-    st.context[r] = tokens + 1.0
-    wait_first(st, s, r, st.now_s[s])
+        st.request_f[r, k.R_LAST_TOKEN_S] = st.server_f[s, k.S_LAST_STEP_S]
+    st.request_i[r, k.R_PREEMPTIONS] += 1
+    st.request_i[r, k.R_HAS_CACHE] = 0
+    st.request_f[r, k.R_TODO] = tokens
+    st.request_f[r, k.R_CACHED] = 0.0
+    st.request_f[r, k.R_CONTEXT] = tokens + 1.0
+    wait_first(st, s, r, st.server_f[s, k.S_NOW_S])
 
 
 # -- decode steps ---------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def after_steps(cf: Config, st: State, s: int, q: int, steps: int, first_s: float, rise_s: float
                 ) -> None:
     """Book ``steps`` decode steps, the first of ``first_s`` seconds and each ``rise_s`` longer."""
-    start = st.now_s[s]
+    start = st.server_f[s, k.S_NOW_S]
     end_first = start + first_s
     end = start + steps * first_s + rise_s * (steps * (steps - 1) / 2.0)
     last_s = first_s + rise_s * (steps - 1)
-    old = st.running[s] - st.fresh_count[s]
+    old = st.server_i[s, k.S_RUNNING] - st.server_i[s, k.S_FRESH_COUNT]
     if old > 0:
-        gap = end_first - st.last_step_s[s]
+        gap = end_first - st.server_f[s, k.S_LAST_STEP_S]
         remember_gap(st, s, gap)
-        st.late[s] += 1 if gap > cf.gap_limit_s else 0
+        st.server_i[s, k.S_LATE] += 1 if gap > cf.run_f[k.C_GAP_LIMIT_S] else 0
         count_gap(cf, st, gap, old)
-    for i in range(st.fresh_count[s]):
+    for i in range(st.server_i[s, k.S_FRESH_COUNT]):
         r = st.fresh[s, i]
-        if st.last_token_s[r] < 0.0:
-            st.first_s[r] = end_first
+        if st.request_f[r, k.R_LAST_TOKEN_S] < 0.0:
+            st.request_f[r, k.R_FIRST_S] = end_first
         else:
-            gap = end_first - st.last_token_s[r]
-            st.worst_gap_s[r] = max(st.worst_gap_s[r], gap)
-            st.late_gaps[r] += 1 if gap > cf.gap_limit_s else 0
+            gap = end_first - st.request_f[r, k.R_LAST_TOKEN_S]
+            st.request_f[r, k.R_WORST_GAP_S] = max(st.request_f[r, k.R_WORST_GAP_S], gap)
+            st.request_i[r, k.R_LATE_GAPS] += 1 if gap > cf.run_f[k.C_GAP_LIMIT_S] else 0
             count_gap(cf, st, gap, 1)
-        st.last_token_s[r] = end_first
-        st.gap_since[r] = st.gap_step[s]
-        st.late_since[r] = st.late[s]
-    st.fresh_count[s] = 0
+        st.request_f[r, k.R_LAST_TOKEN_S] = end_first
+        st.request_i[r, k.R_GAP_SINCE] = st.server_i[s, k.S_GAP_STEP]
+        st.request_i[r, k.R_LATE_SINCE] = st.server_i[s, k.S_LATE]
+    st.server_i[s, k.S_FRESH_COUNT] = 0
     if steps > 1:
         remember_gap(st, s, max(last_s, first_s + rise_s))
-        st.late[s] += _late_steps(first_s + rise_s, rise_s, steps - 1, cf.gap_limit_s)
-        _count_run(cf, st, first_s + rise_s, rise_s, steps - 1, st.running[s])
-    before = st.used_bytes[s]
+        st.server_i[s, k.S_LATE] += _late_steps(first_s + rise_s, rise_s, steps - 1, cf.run_f[k.C_GAP_LIMIT_S])
+        _count_run(cf, st, first_s + rise_s, rise_s, steps - 1, st.server_i[s, k.S_RUNNING])
+    before = st.server_f[s, k.S_USED_BYTES]
     grow_memory(cf, st, s, q, steps)
-    account(cf, st, q, start, end, float(st.running[s]), (before + st.used_bytes[s]) / 2.0)
-    st.contexts[s] += st.growth[s] * steps
-    st.step[s] += steps
-    st.iterations[q] += steps
-    st.last_step_s[s] = end
-    st.now_s[s] = end
-    while st.heap_size[s] > 0 and st.step_key[s, 0] <= st.step[s]:
+    account(cf, st, q, start, end, float(st.server_i[s, k.S_RUNNING]), (before + st.server_f[s, k.S_USED_BYTES]) / 2.0)
+    st.server_f[s, k.S_CONTEXTS] += st.server_f[s, k.S_GROWTH] * steps
+    st.server_i[s, k.S_STEP] += steps
+    st.pool_i[q, k.P_ITERATIONS] += steps
+    st.server_f[s, k.S_LAST_STEP_S] = end
+    st.server_f[s, k.S_NOW_S] = end
+    while st.server_i[s, k.S_HEAP_SIZE] > 0 and st.step_key[s, 0] <= st.server_i[s, k.S_STEP]:
         item = pop_step(st, s)
-        r = item % cf.count
-        if item >= cf.count:
-            stop_growing(cf, st, s, q, r, item // cf.count - 1)
+        r = item % cf.run_i[k.C_COUNT]
+        if item >= cf.run_i[k.C_COUNT]:
+            stop_growing(cf, st, s, q, r, item // cf.run_i[k.C_COUNT] - 1)
         else:
             close_gaps(st, s, r)
             leave(cf, st, s, q, r, context_now(st, s, r))
             finish(st, s, r, end)
-    if st.running[s] == 0:
-        st.stack_size[s] = 0
+    if st.server_i[s, k.S_RUNNING] == 0:
+        st.server_i[s, k.S_STACK_SIZE] = 0
 
 
-@njit(cache=True)
+@compiled
 def _late_steps(first_s: float, rise_s: float, steps: int, limit_s: float) -> int:
     """Of steps that grow by ``rise_s``, how many exceed a limit."""
     if first_s > limit_s:
@@ -584,11 +586,11 @@ def _late_steps(first_s: float, rise_s: float, steps: int, limit_s: float) -> in
     return max(0, steps - within)
 
 
-@njit(cache=True)
+@compiled
 def _count_run(cf: Config, st: State, first_s: float, rise_s: float, steps: int, weight: int
                ) -> None:
     """Count a run of gaps that grow by ``rise_s``, in pieces of a fraction of a bin."""
-    if not st.counting[0]:
+    if not st.run_i[k.N_COUNTING]:
         return
     pieces = int(min(steps, 1 + math.floor(rise_s * steps / (0.5 * BIN_WIDTH * first_s))))
     done = 0
@@ -599,42 +601,42 @@ def _count_run(cf: Config, st: State, first_s: float, rise_s: float, steps: int,
         done = upto
 
 
-@njit(cache=True)
-def decode_run(cf: Config, st: State, p: Steps, draft: Steps, s: int, q: int, until: float
+@compiled
+def decode_run(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
                ) -> bool:
     """Decode steps until something happens: a finish, a full window, the time ``until`` (the step
     that contains it still runs), or memory runs out; False when a sequence had to be preempted."""
-    steps = st.step_key[s, 0] - st.step[s]
+    steps = st.step_key[s, 0] - st.server_i[s, k.S_STEP]
     fits = steps_that_fit(cf, st, s, q, steps)
     if fits == 0:
         preempt(cf, st, s, q)
         return False
-    n = float(st.running[s])
-    context = st.contexts[s] / n
-    base = st.base_s[q, st.running[s]]
+    n = float(st.server_i[s, k.S_RUNNING])
+    context = st.server_f[s, k.S_CONTEXTS] / n
+    base = st.base_s[q, st.server_i[s, k.S_RUNNING]]
     if math.isnan(base):
         base = batch_seconds(p, decodes_of(p, n), 0.0, 0.0, 0.0)
-        st.base_s[q, st.running[s]] = base
+        st.base_s[q, st.server_i[s, k.S_RUNNING]] = base
     seconds, slope, end = decode_line(p, base, n, context)
-    if cf.draft_tokens[q] > 0:
+    if cf.pool_i[q, k.Q_DRAFT_TOKENS] > 0:
         other, other_slope, other_end = decode_line(
             draft, batch_seconds(draft, decodes_of(draft, n), 0.0, 0.0, 0.0), n, context)
-        seconds += cf.draft_tokens[q] * other
-        slope += cf.draft_tokens[q] * other_slope
+        seconds += cf.pool_i[q, k.Q_DRAFT_TOKENS] * other
+        slope += cf.pool_i[q, k.Q_DRAFT_TOKENS] * other_slope
         end = min(end, other_end)
-    grows = st.growth[s] / n
+    grows = st.server_f[s, k.S_GROWTH] / n
     steps = min(steps, fits)
     if context + grows * (steps - 1) > end:
         steps = min(steps, int(math.floor((end - context) / grows)) + 1)
     rise = slope * grows
-    left = until - st.now_s[s]
+    left = until - st.server_f[s, k.S_NOW_S]
     if seconds * steps + rise * (steps * (steps - 1) / 2.0) > left:
         steps = _steps_begun(seconds, rise, left, steps)
     after_steps(cf, st, s, q, steps, seconds, rise)
     return True
 
 
-@njit(cache=True)
+@compiled
 def _steps_begun(first_s: float, rise_s: float, left_s: float, most: int) -> int:
     """Smallest number of steps whose end is at or after ``left_s`` seconds, 1 to ``most``."""
     if rise_s <= 1e-15 * first_s:
@@ -650,7 +652,7 @@ def _steps_begun(first_s: float, rise_s: float, left_s: float, most: int) -> int
     return steps
 
 
-@njit(cache=True)
+@compiled
 def _span(first_s: float, rise_s: float, steps: int) -> float:
     return steps * first_s + rise_s * (steps * (steps - 1) / 2.0)
 
@@ -658,190 +660,192 @@ def _span(first_s: float, rise_s: float, steps: int) -> float:
 # -- schedulers -----------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def may_admit(cf: Config, st: State, s: int, q: int, r: int, taken: int) -> bool:
     """Whether a waiting request is here and has a place and blocks next to ``taken`` others."""
-    if st.ready_s[r] > st.now_s[s] or st.running[s] + taken >= cf.max_sequences[q]:
+    if st.request_f[r, k.R_READY_S] > st.server_f[s, k.S_NOW_S]:
         return False
-    need = sequence_bytes(cf, q, st.context[r] + held(cf, st, q, r))
-    return st.used_bytes[s] + need <= cf.capacity_bytes[q]
+    if st.server_i[s, k.S_RUNNING] + taken >= cf.pool_i[q, k.Q_MAX_SEQUENCES]:
+        return False
+    need = sequence_bytes(cf, q, st.request_f[r, k.R_CONTEXT] + held(cf, st, q, r))
+    return st.server_f[s, k.S_USED_BYTES] + need <= cf.pool_f[q, k.Q_CAPACITY_BYTES]
 
 
-@njit(cache=True)
+@compiled
 def admit(cf: Config, st: State, s: int, q: int) -> int:
     """Take the head of the queue in."""
     r = take_first(st, s)
-    take_memory(cf, st, s, q, st.context[r] + held(cf, st, q, r))
-    st.queued_s[r] += st.now_s[s] - st.ready_s[r]
-    if st.start_s[r] < 0.0:
-        st.start_s[r] = st.now_s[s]
+    take_memory(cf, st, s, q, st.request_f[r, k.R_CONTEXT] + held(cf, st, q, r))
+    st.request_f[r, k.R_QUEUED_S] += st.server_f[s, k.S_NOW_S] - st.request_f[r, k.R_READY_S]
+    if st.request_f[r, k.R_START_S] < 0.0:
+        st.request_f[r, k.R_START_S] = st.server_f[s, k.S_NOW_S]
     return r
 
 
-@njit(cache=True)
+@compiled
 def next_ready(st: State, s: int, until: float) -> float:
     """The time up to which the queue cannot change what runs."""
-    head = st.wait_head[s]
-    if head >= 0 and st.ready_s[head] > st.now_s[s]:
-        return min(until, st.ready_s[head])
+    head = st.server_i[s, k.S_WAIT_HEAD]
+    if head >= 0 and st.request_f[head, k.R_READY_S] > st.server_f[s, k.S_NOW_S]:
+        return min(until, st.request_f[head, k.R_READY_S])
     return until
 
 
-@njit(cache=True)
-def prefill_pass(cf: Config, st: State, p: Steps, s: int, q: int, count: int) -> float:
+@compiled
+def prefill_pass(cf: Config, st: State, p: PackedSteps, s: int, q: int, count: int) -> float:
     """[s] of a pass over the ``count`` prompts in the server's list."""
     tokens, compute, memory = 0.0, 0.0, 0.0
     for i in range(count):
         r = st.packed[s, i]
-        c, m = prompt_work(p, st.todo[r], st.cached[r])
-        tokens += st.todo[r]
+        c, m = prompt_work(p, st.request_f[r, k.R_TODO], st.request_f[r, k.R_CACHED])
+        tokens += st.request_f[r, k.R_TODO]
         compute += c
         memory += m
     return mixed_seconds(p, 0.0, 0.0, tokens, float(count), float(count), compute, memory)
 
 
-@njit(cache=True)
+@compiled
 def pack(cf: Config, st: State, s: int, q: int) -> int:
     """Move waiting prompts that fit one pass into the server's list; those that bring their cache
     along join at once."""
     count, tokens = 0, 0.0
-    while st.wait_head[s] >= 0 and count < cf.prompts_per_pass[q]:
-        r = st.wait_head[s]
+    while st.server_i[s, k.S_WAIT_HEAD] >= 0 and count < cf.pool_i[q, k.Q_PROMPTS_PER_PASS]:
+        r = st.server_i[s, k.S_WAIT_HEAD]
         if not may_admit(cf, st, s, q, r, count):
             break
-        if st.has_cache[r]:
+        if st.request_i[r, k.R_HAS_CACHE]:
             admit(cf, st, s, q)
             join(cf, st, s, q, r)
             continue
-        if count > 0 and tokens + st.todo[r] > cf.token_budget[q]:
+        if count > 0 and tokens + st.request_f[r, k.R_TODO] > cf.pool_i[q, k.Q_TOKEN_BUDGET]:
             break
         admit(cf, st, s, q)
-        tokens += st.todo[r]
+        tokens += st.request_f[r, k.R_TODO]
         st.packed[s, count] = r
         count += 1
     return count
 
 
-@njit(cache=True)
-def prefill_first_step(cf: Config, st: State, p: Steps, draft: Steps, s: int, q: int, until: float
+@compiled
+def prefill_first_step(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
                        ) -> None:
     """Whole waiting prompts first, then decodes."""
     count = pack(cf, st, s, q)
     if count:
         seconds = prefill_pass(cf, st, p, s, q, count)
-        start, held = st.now_s[s], seconds * cf.occupancy[q]
+        start, held = st.server_f[s, k.S_NOW_S], seconds * cf.pool_f[q, k.Q_OCCUPANCY]
         end = start + held
-        account(cf, st, q, start, end, float(st.running[s] + count), st.used_bytes[s])
-        st.now_s[s] = end
-        st.passes[q] += 1
+        account(cf, st, q, start, end, float(st.server_i[s, k.S_RUNNING] + count), st.server_f[s, k.S_USED_BYTES])
+        st.server_f[s, k.S_NOW_S] = end
+        st.pool_i[q, k.P_PASSES] += 1
         for i in range(count):
             r = st.packed[s, i]
-            st.own_prefill_s[r] += seconds
-            st.lag_s[r] += seconds - held
+            st.request_f[r, k.R_OWN_PREFILL_S] += seconds
+            st.request_f[r, k.R_LAG_S] += seconds - held
             first_token(cf, st, s, q, r, end)
-    elif st.running[s] > 0:
+    elif st.server_i[s, k.S_RUNNING] > 0:
         decode_run(cf, st, p, draft, s, q, next_ready(st, s, until))
 
 
-@njit(cache=True)
-def chunked_step(cf: Config, st: State, p: Steps, draft: Steps, s: int, q: int, until: float
+@compiled
+def chunked_step(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
                  ) -> None:
     """Every decode, and prompt tokens in what is left of the budget."""
-    n = st.running[s]
-    if n > 0 and st.wait_head[s] < 0 and st.partial[s] < 0:
+    n = st.server_i[s, k.S_RUNNING]
+    if n > 0 and st.server_i[s, k.S_WAIT_HEAD] < 0 and st.server_i[s, k.S_PARTIAL] < 0:
         decode_run(cf, st, p, draft, s, q, until)
         return
-    space = cf.token_budget[q] - n * p.tokens_per_decode
+    space = cf.pool_i[q, k.Q_TOKEN_BUDGET] - n * p.one[k.T_TOKENS_PER_DECODE]
     ready, tokens, parts = 0, 0.0, 0
     compute, memory = 0.0, 0.0
     if n > 0 and steps_that_fit(cf, st, s, q, 1) == 0:
         preempt(cf, st, s, q)
         return
-    grows = new_bytes(cf, st, s, q, 1) if n > 0 and cf.grows[q] else 0.0
-    st.used_bytes[s] += grows
+    grows = new_bytes(cf, st, s, q, 1) if n > 0 and cf.pool_i[q, k.Q_GROWS] else 0.0
+    st.server_f[s, k.S_USED_BYTES] += grows
     while space >= 1.0:
-        r = st.partial[s]
+        r = st.server_i[s, k.S_PARTIAL]
         if r < 0:
-            if st.wait_head[s] < 0 or not may_admit(cf, st, s, q, st.wait_head[s], ready):
+            if st.server_i[s, k.S_WAIT_HEAD] < 0 or not may_admit(cf, st, s, q, st.server_i[s, k.S_WAIT_HEAD], ready):
                 break
             r = admit(cf, st, s, q)
-            st.partial[s] = r
-            st.partial_done[s] = 0.0
-        chunk = min(math.floor(space), st.todo[r] - st.partial_done[s])
-        c, m = prompt_work(p, chunk, st.cached[r] + st.partial_done[s])
+            st.server_i[s, k.S_PARTIAL] = r
+            st.server_f[s, k.S_PARTIAL_DONE] = 0.0
+        chunk = min(math.floor(space), st.request_f[r, k.R_TODO] - st.server_f[s, k.S_PARTIAL_DONE])
+        c, m = prompt_work(p, chunk, st.request_f[r, k.R_CACHED] + st.server_f[s, k.S_PARTIAL_DONE])
         compute += c
         memory += m
         tokens += chunk
         space -= chunk
         parts += 1
-        st.partial_done[s] += chunk
+        st.server_f[s, k.S_PARTIAL_DONE] += chunk
         st.chunks[s, parts - 1] = r
-        if st.partial_done[s] < st.todo[r]:
+        if st.server_f[s, k.S_PARTIAL_DONE] < st.request_f[r, k.R_TODO]:
             break
         st.packed[s, ready] = r
         ready += 1
-        st.partial[s] = -1
-    st.used_bytes[s] -= grows
+        st.server_i[s, k.S_PARTIAL] = -1
+    st.server_f[s, k.S_USED_BYTES] -= grows
     if parts == 0:
         if n > 0:
             decode_run(cf, st, p, draft, s, q, next_ready(st, s, until))
         return
-    context = st.contexts[s] / n if n > 0 else 0.0
+    context = st.server_f[s, k.S_CONTEXTS] / n if n > 0 else 0.0
     seconds = mixed_seconds(p, float(n), context, tokens, float(parts), float(ready), compute,
                             memory)
-    if n > 0 and cf.draft_tokens[q] > 0:
-        seconds += cf.draft_tokens[q] * decode_line(
+    if n > 0 and cf.pool_i[q, k.Q_DRAFT_TOKENS] > 0:
+        seconds += cf.pool_i[q, k.Q_DRAFT_TOKENS] * decode_line(
             draft, batch_seconds(draft, decodes_of(draft, float(n)), 0.0, 0.0, 0.0), float(n),
             context)[0]
     for i in range(parts):
-        st.own_prefill_s[st.chunks[s, i]] += seconds
-    st.passes[q] += 1
-    start = st.now_s[s]
+        st.request_f[st.chunks[s, i], k.R_OWN_PREFILL_S] += seconds
+    st.pool_i[q, k.P_PASSES] += 1
+    start = st.server_f[s, k.S_NOW_S]
     end = start + seconds
     if n > 0:
         after_steps(cf, st, s, q, 1, seconds, 0.0)
     else:
-        account(cf, st, q, start, end, 0.0, st.used_bytes[s])
-        st.now_s[s] = end
-    extra = float(ready + (1 if st.partial[s] >= 0 else 0))
+        account(cf, st, q, start, end, 0.0, st.server_f[s, k.S_USED_BYTES])
+        st.server_f[s, k.S_NOW_S] = end
+    extra = float(ready + (1 if st.server_i[s, k.S_PARTIAL] >= 0 else 0))
     st.sums[q, 1] += extra * (end - start)
     for i in range(ready):
         first_token(cf, st, s, q, st.packed[s, i], end)
 
 
-@njit(cache=True)
-def static_step(cf: Config, st: State, p: Steps, s: int, q: int) -> None:
+@compiled
+def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
     """A whole batch: its prefill, then decodes until its longest answer is done.
 
     The batch keeps its size: answers that are done are padded, and their blocks stay.
     """
     count = 0
-    while st.wait_head[s] >= 0 and may_admit(cf, st, s, q, st.wait_head[s], count):
+    while st.server_i[s, k.S_WAIT_HEAD] >= 0 and may_admit(cf, st, s, q, st.server_i[s, k.S_WAIT_HEAD], count):
         st.packed[s, count] = admit(cf, st, s, q)
         count += 1
-    start = st.now_s[s]
+    start = st.server_f[s, k.S_NOW_S]
     seconds = prefill_pass(cf, st, p, s, q, count)
-    now = start + seconds * cf.occupancy[q]
-    account(cf, st, q, start, now, float(count), st.used_bytes[s])
+    now = start + seconds * cf.pool_f[q, k.Q_OCCUPANCY]
+    account(cf, st, q, start, now, float(count), st.server_f[s, k.S_USED_BYTES])
     contexts, steps = 0.0, 0
     for i in range(count):
         r = st.packed[s, i]
-        st.own_prefill_s[r] += seconds
-        st.lag_s[r] += seconds * (1.0 - cf.occupancy[q])
-        st.first_s[r] = now
-        contexts += st.context[r]
-        steps = max(steps, st.left[r] - 1)
-        push_step(st, s, st.left[r] - 1, r)
-    st.passes[q] += 1
+        st.request_f[r, k.R_OWN_PREFILL_S] += seconds
+        st.request_f[r, k.R_LAG_S] += seconds * (1.0 - cf.pool_f[q, k.Q_OCCUPANCY])
+        st.request_f[r, k.R_FIRST_S] = now
+        contexts += st.request_f[r, k.R_CONTEXT]
+        steps = max(steps, st.request_i[r, k.R_LEFT] - 1)
+        push_step(st, s, st.request_i[r, k.R_LEFT] - 1, r)
+    st.pool_i[q, k.P_PASSES] += 1
     n, done = float(count), 0
     base = batch_seconds(p, decodes_of(p, n), 0.0, 0.0, 0.0)
     before = now
     active = count
     while True:
-        while st.heap_size[s] > 0 and st.step_key[s, 0] <= done:
+        while st.server_i[s, k.S_HEAP_SIZE] > 0 and st.step_key[s, 0] <= done:
             r = pop_step(st, s)
-            st.worst_gap_s[r] = largest_gap(st, s, 0)
-            st.late_gaps[r] = st.late[s]
+            st.request_f[r, k.R_WORST_GAP_S] = largest_gap(st, s, 0)
+            st.request_i[r, k.R_LATE_GAPS] = st.server_i[s, k.S_LATE]
             active -= 1
             finish(st, s, r, now)
         if done >= steps:
@@ -849,41 +853,41 @@ def static_step(cf: Config, st: State, p: Steps, s: int, q: int) -> None:
         context = contexts / n
         first, slope, end = decode_line(p, base, n, context)
         run = st.step_key[s, 0] - done
-        grows = cf.yields[q]
+        grows = cf.pool_f[q, k.Q_YIELDS]
         if context + grows * (run - 1) > end:
             run = min(run, int(math.floor((end - context) / grows)) + 1)
         rise = slope * grows
         remember_gap(st, s, first + rise * (run - 1))
-        st.late[s] += _late_steps(first, rise, run, cf.gap_limit_s)
+        st.server_i[s, k.S_LATE] += _late_steps(first, rise, run, cf.run_f[k.C_GAP_LIMIT_S])
         _count_run(cf, st, first, rise, run, active)
         now += _span(first, rise, run)
         contexts += n * grows * run
         done += run
-    account(cf, st, q, before, now, n, st.used_bytes[s])
-    st.iterations[q] += steps
+    account(cf, st, q, before, now, n, st.server_f[s, k.S_USED_BYTES])
+    st.pool_i[q, k.P_ITERATIONS] += steps
     for i in range(count):
         r = st.packed[s, i]
-        free_memory(cf, st, s, q, st.context[r] + held(cf, st, q, r))
-    st.stack_size[s] = 0
-    st.gap_step[s] = 0
-    st.late[s] = 0
-    st.now_s[s] = now
+        free_memory(cf, st, s, q, st.request_f[r, k.R_CONTEXT] + held(cf, st, q, r))
+    st.server_i[s, k.S_STACK_SIZE] = 0
+    st.server_i[s, k.S_GAP_STEP] = 0
+    st.server_i[s, k.S_LATE] = 0
+    st.server_f[s, k.S_NOW_S] = now
 
 
-@njit(cache=True)
-def advance(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, s: int,
+@compiled
+def advance(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, s: int,
             until: float) -> None:
     """Play a server: every step that begins before ``until``."""
-    q = st.pool[s]
-    while st.now_s[s] < until:
-        head = st.wait_head[s]
-        if st.running[s] == 0 and st.partial[s] < 0:
+    q = st.server_i[s, k.S_POOL]
+    while st.server_f[s, k.S_NOW_S] < until:
+        head = st.server_i[s, k.S_WAIT_HEAD]
+        if st.server_i[s, k.S_RUNNING] == 0 and st.server_i[s, k.S_PARTIAL] < 0:
             if head < 0:
                 return
-            st.now_s[s] = max(st.now_s[s], st.ready_s[head])
-            if st.now_s[s] >= until:
+            st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], st.request_f[head, k.R_READY_S])
+            if st.server_f[s, k.S_NOW_S] >= until:
                 return
-        kind = cf.scheduler[q]
+        kind = cf.pool_i[q, k.Q_SCHEDULER]
         p, draft = (p0, d0) if q == 0 else (p1, d1)
         if kind == CHUNKED:
             chunked_step(cf, st, p, draft, s, q, until)
@@ -893,38 +897,38 @@ def advance(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, s
             prefill_first_step(cf, st, p, draft, s, q, until)
 
 
-@njit(cache=True)
-def launch(cf: Config, st: State, p: Steps, s: int, now: float) -> None:
+@compiled
+def launch(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
     """A free prefill replica takes what waits; hand-overs follow."""
-    if st.now_s[s] > now or st.wait_head[s] < 0 or not st.up[s]:
+    if st.server_f[s, k.S_NOW_S] > now or st.server_i[s, k.S_WAIT_HEAD] < 0 or not st.server_i[s, k.S_UP]:
         return
-    st.now_s[s] = now
+    st.server_f[s, k.S_NOW_S] = now
     count, tokens = 0, 0.0
-    while st.wait_head[s] >= 0 and count < cf.prompts_per_pass[0]:
-        r = st.wait_head[s]
-        if count > 0 and tokens + st.todo[r] > cf.token_budget[0]:
+    while st.server_i[s, k.S_WAIT_HEAD] >= 0 and count < cf.pool_i[0, k.Q_PROMPTS_PER_PASS]:
+        r = st.server_i[s, k.S_WAIT_HEAD]
+        if count > 0 and tokens + st.request_f[r, k.R_TODO] > cf.pool_i[0, k.Q_TOKEN_BUDGET]:
             break
         if not may_admit(cf, st, s, 0, r, count) and count > 0:
             break
         admit(cf, st, s, 0)
-        tokens += st.todo[r]
+        tokens += st.request_f[r, k.R_TODO]
         st.packed[s, count] = r
         count += 1
     seconds = prefill_pass(cf, st, p, s, 0, count)
-    end, free = now + seconds, now + seconds * cf.occupancy[0]
-    account(cf, st, 0, now, free, float(count), st.used_bytes[s])
-    st.now_s[s] = free
-    st.passes[0] += 1
+    end, free = now + seconds, now + seconds * cf.pool_f[0, k.Q_OCCUPANCY]
+    account(cf, st, 0, now, free, float(count), st.server_f[s, k.S_USED_BYTES])
+    st.server_f[s, k.S_NOW_S] = free
+    st.pool_i[0, k.P_PASSES] += 1
     for i in range(count):
         r = st.packed[s, i]
-        free_memory(cf, st, s, 0, st.context[r])
-        st.own_prefill_s[r] += seconds
-        st.prefill_done_s[r] = end
-        wire = st.wire_s[r]
-        begins = max(now + seconds / cf.layers, st.card_free_s[s])
-        st.card_free_s[s] = begins + wire
-        sent = max(begins + wire, end + wire / cf.layers)
-        st.sent_from[r] = s
+        free_memory(cf, st, s, 0, st.request_f[r, k.R_CONTEXT])
+        st.request_f[r, k.R_OWN_PREFILL_S] += seconds
+        st.request_f[r, k.R_PREFILL_DONE_S] = end
+        wire = st.request_f[r, k.R_WIRE_S]
+        begins = max(now + seconds / cf.run_f[k.C_LAYERS], st.server_f[s, k.S_CARD_FREE_S])
+        st.server_f[s, k.S_CARD_FREE_S] = begins + wire
+        sent = max(begins + wire, end + wire / cf.run_f[k.C_LAYERS])
+        st.request_i[r, k.R_SENT_FROM] = s
         push_event(st, sent, SENT + 8 * r)
     push_event(st, free, WAKE + 8 * s)
 
@@ -932,80 +936,80 @@ def launch(cf: Config, st: State, p: Steps, s: int, now: float) -> None:
 # -- routing --------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def choose(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, q: int, now: float
+@compiled
+def choose(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, q: int, now: float
            ) -> int:
     """The server of a pool that gets the next request."""
-    first, count = cf.first_server[q], cf.servers[q]
+    first, count = cf.pool_i[q, k.Q_FIRST_SERVER], cf.pool_i[q, k.Q_SERVERS]
     alive = 0
     for i in range(count):
-        if st.up[first + i]:
+        if st.server_i[first + i, k.S_UP]:
             alive += 1
     if alive == 0:
         best = first
         for i in range(count):
-            if st.now_s[first + i] < st.now_s[best]:
+            if st.server_f[first + i, k.S_NOW_S] < st.server_f[best, k.S_NOW_S]:
                 best = first + i
         return best
-    if cf.router == ROUND_ROBIN:
+    if cf.run_i[k.C_ROUTER] == ROUND_ROBIN:
         while True:
-            s = first + st.turn[q]
-            st.turn[q] = (st.turn[q] + 1) % count
-            if st.up[s]:
+            s = first + st.pool_i[q, k.P_TURN]
+            st.pool_i[q, k.P_TURN] = (st.pool_i[q, k.P_TURN] + 1) % count
+            if st.server_i[s, k.S_UP]:
                 return s
-    if cf.router == RANDOM:
+    if cf.run_i[k.C_ROUTER] == RANDOM:
         return _alive_at(st, first, count, int(draw(st) * alive))
-    if cf.router == POWER_OF_TWO:
+    if cf.run_i[k.C_ROUTER] == POWER_OF_TWO:
         a = int(draw(st) * alive)
         b = int(draw(st) * (alive - 1)) if alive > 1 else a
         if alive > 1 and b >= a:
             b += 1
         s, other = _alive_at(st, first, count, a), _alive_at(st, first, count, b)
-        if cf.scheduler[q] != PREFILL:
+        if cf.pool_i[q, k.Q_SCHEDULER] != PREFILL:
             advance(cf, st, p0, p1, d0, d1, s, now)
             advance(cf, st, p0, p1, d0, d1, other, now)
-        return other if st.load[other] < st.load[s] else s
+        return other if st.server_i[other, k.S_LOAD] < st.server_i[s, k.S_LOAD] else s
     best = -1
     for i in range(count):
-        s = first + (st.turn[q] + i) % count
-        if st.up[s]:
-            if cf.scheduler[q] != PREFILL:
+        s = first + (st.pool_i[q, k.P_TURN] + i) % count
+        if st.server_i[s, k.S_UP]:
+            if cf.pool_i[q, k.Q_SCHEDULER] != PREFILL:
                 advance(cf, st, p0, p1, d0, d1, s, now)
-            if best < 0 or st.load[s] < st.load[best]:
+            if best < 0 or st.server_i[s, k.S_LOAD] < st.server_i[best, k.S_LOAD]:
                 best = s
-    st.turn[q] = (st.turn[q] + 1) % count
+    st.pool_i[q, k.P_TURN] = (st.pool_i[q, k.P_TURN] + 1) % count
     return best
 
 
-@njit(cache=True)
+@compiled
 def _alive_at(st: State, first: int, count: int, place: int) -> int:
     """The server at a place among those that are up."""
     for i in range(count):
-        if st.up[first + i]:
+        if st.server_i[first + i, k.S_UP]:
             if place == 0:
                 return first + i
             place -= 1
     return first
 
 
-@njit(cache=True)
-def send_in(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, r: int, now: float
+@compiled
+def send_in(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, r: int, now: float
             ) -> None:
     """A request arrives at the front pool, for the first time or again."""
-    st.left[r] = st.steps[r]
-    st.todo[r] = float(st.prompt[r] - st.hit[r])
-    st.cached[r] = float(st.hit[r])
-    st.context[r] = float(st.prompt[r]) + 1.0
-    st.last_token_s[r] = -1.0
-    st.first_s[r] = -1.0
-    st.worst_gap_s[r] = 0.0
-    st.late_gaps[r] = 0
-    st.has_cache[r] = False
-    st.start_s[r] = -1.0
+    st.request_i[r, k.R_LEFT] = st.request_i[r, k.R_STEPS]
+    st.request_f[r, k.R_TODO] = float(st.request_i[r, k.R_PROMPT] - st.request_i[r, k.R_HIT])
+    st.request_f[r, k.R_CACHED] = float(st.request_i[r, k.R_HIT])
+    st.request_f[r, k.R_CONTEXT] = float(st.request_i[r, k.R_PROMPT]) + 1.0
+    st.request_f[r, k.R_LAST_TOKEN_S] = -1.0
+    st.request_f[r, k.R_FIRST_S] = -1.0
+    st.request_f[r, k.R_WORST_GAP_S] = 0.0
+    st.request_i[r, k.R_LATE_GAPS] = 0
+    st.request_i[r, k.R_HAS_CACHE] = 0
+    st.request_f[r, k.R_START_S] = -1.0
     s = choose(cf, st, p0, p1, d0, d1, 0, now)
-    st.server[r] = s
-    st.load[s] += 1
-    if cf.scheduler[0] == PREFILL:
+    st.request_i[r, k.R_SERVER] = s
+    st.server_i[s, k.S_LOAD] += 1
+    if cf.pool_i[0, k.Q_SCHEDULER] == PREFILL:
         wait_last(st, s, r, now)
         launch(cf, st, p0, s, now)
     else:
@@ -1013,21 +1017,21 @@ def send_in(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, r
         wait_last(st, s, r, now)
 
 
-@njit(cache=True)
-def hand_over(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, r: int, now: float
+@compiled
+def hand_over(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, r: int, now: float
               ) -> None:
     """A cache has left the prefill side: choose where it goes and queue for that side's cards."""
-    st.load[st.sent_from[r]] -= 1
+    st.server_i[st.request_i[r, k.R_SENT_FROM], k.S_LOAD] -= 1
     s = choose(cf, st, p0, p1, d0, d1, 1, now)
-    wire = st.wire_s[r]
-    begins = max(now - wire, st.card_free_s[s])
-    st.card_free_s[s] = begins + wire
+    wire = st.request_f[r, k.R_WIRE_S]
+    begins = max(now - wire, st.server_f[s, k.S_CARD_FREE_S])
+    st.server_f[s, k.S_CARD_FREE_S] = begins + wire
     there = max(now, begins + wire)
-    st.transfer_s[r] = there - st.prefill_done_s[r]
-    st.has_cache[r] = True
-    st.context[r] = float(st.prompt[r])
-    st.server[r] = s
-    st.load[s] += 1
+    st.request_f[r, k.R_TRANSFER_S] = there - st.request_f[r, k.R_PREFILL_DONE_S]
+    st.request_i[r, k.R_HAS_CACHE] = 1
+    st.request_f[r, k.R_CONTEXT] = float(st.request_i[r, k.R_PROMPT])
+    st.request_i[r, k.R_SERVER] = s
+    st.server_i[s, k.S_LOAD] += 1
     advance(cf, st, p0, p1, d0, d1, s, now)
     wait_last(st, s, r, there)
 
@@ -1035,57 +1039,57 @@ def hand_over(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps,
 # -- failures -------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def fail(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, s: int, now: float,
+@compiled
+def fail(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, s: int, now: float,
          back: float) -> None:
     """A server goes down: what it holds starts again elsewhere."""
-    q = st.pool[s]
-    if cf.scheduler[q] != PREFILL:
+    q = st.server_i[s, k.S_POOL]
+    if cf.pool_i[q, k.Q_SCHEDULER] != PREFILL:
         advance(cf, st, p0, p1, d0, d1, s, now)
-    st.up[s] = False
-    st.down_until_s[s] = max(st.down_until_s[s], back)
-    st.now_s[s] = max(st.now_s[s], st.down_until_s[s])
+    st.server_i[s, k.S_UP] = 0
+    st.server_f[s, k.S_DOWN_UNTIL_S] = max(st.server_f[s, k.S_DOWN_UNTIL_S], back)
+    st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], st.server_f[s, k.S_DOWN_UNTIL_S])
     first = -1
-    while st.run_tail[s] >= 0:
-        r = st.run_tail[s]
-        key = forget_steps(st, s, r, cf.count)
-        leave(cf, st, s, q, r, st.context[r] + st.yields[r] * (key - st.joined[r]))
-        st.next[r] = first
+    while st.server_i[s, k.S_RUN_TAIL] >= 0:
+        r = st.server_i[s, k.S_RUN_TAIL]
+        key = forget_steps(st, s, r, cf.run_i[k.C_COUNT])
+        leave(cf, st, s, q, r, st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (key - st.request_i[r, k.R_JOINED]))
+        st.request_i[r, k.R_NEXT] = first
         first = r
-    if st.partial[s] >= 0:
-        r = st.partial[s]
-        free_memory(cf, st, s, q, st.context[r] + held(cf, st, q, r))
-        st.partial[s] = -1
-        st.next[r] = first
+    if st.server_i[s, k.S_PARTIAL] >= 0:
+        r = st.server_i[s, k.S_PARTIAL]
+        free_memory(cf, st, s, q, st.request_f[r, k.R_CONTEXT] + held(cf, st, q, r))
+        st.server_i[s, k.S_PARTIAL] = -1
+        st.request_i[r, k.R_NEXT] = first
         first = r
-    st.fresh_count[s] = 0
-    st.stack_size[s] = 0
-    while st.wait_head[s] >= 0:
+    st.server_i[s, k.S_FRESH_COUNT] = 0
+    st.server_i[s, k.S_STACK_SIZE] = 0
+    while st.server_i[s, k.S_WAIT_HEAD] >= 0:
         r = take_first(st, s)
-        st.next[r] = first
+        st.request_i[r, k.R_NEXT] = first
         first = r
     while first >= 0:
         r = first
-        first = st.next[r]
-        st.next[r] = -1
-        st.load[s] -= 1
-        st.retries[r] += 1
+        first = st.request_i[r, k.R_NEXT]
+        st.request_i[r, k.R_NEXT] = -1
+        st.server_i[s, k.S_LOAD] -= 1
+        st.request_i[r, k.R_RETRIES] += 1
         send_in(cf, st, p0, p1, d0, d1, r, now)
 
 
-@njit(cache=True)
-def play(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, upto: int) -> None:
+@compiled
+def play(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, upto: int) -> None:
     """Run to the arrival of request ``upto``; to the end when there is none."""
     while True:
-        i = st.arrived[0]
-        arrival = cf.arrival_s[i] if i < cf.count else math.inf
-        event = st.event_key[0] if st.events[0] > 0 else math.inf
+        i = st.run_i[k.N_ARRIVED]
+        arrival = cf.arrival_s[i] if i < cf.run_i[k.C_COUNT] else math.inf
+        event = st.event_key[0] if st.run_i[k.N_EVENTS] > 0 else math.inf
         if event <= arrival:
             if event == math.inf:
                 break
             item = st.event_item[0]
-            st.events[0] -= 1
-            heap_fill(st.event_key, st.event_item, st.events[0], 0)
+            st.run_i[k.N_EVENTS] -= 1
+            heap_fill(st.event_key, st.event_item, st.run_i[k.N_EVENTS], 0)
             kind, index = item % 8, item // 8
             if kind == SENT:
                 hand_over(cf, st, p0, p1, d0, d1, index, event)
@@ -1095,26 +1099,26 @@ def play(cf: Config, st: State, p0: Steps, p1: Steps, d0: Steps, d1: Steps, upto
                 fail(cf, st, p0, p1, d0, d1, st.failing[index], event, st.back_s[index])
             elif kind == RECOVERY:
                 s = st.failing[index]
-                if event >= st.down_until_s[s]:
-                    st.up[s] = True
-                    st.now_s[s] = max(st.now_s[s], event)
-                    if cf.scheduler[st.pool[s]] == PREFILL:
-                        launch(cf, st, p0, s, st.now_s[s])
+                if event >= st.server_f[s, k.S_DOWN_UNTIL_S]:
+                    st.server_i[s, k.S_UP] = 1
+                    st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], event)
+                    if cf.pool_i[st.server_i[s, k.S_POOL], k.Q_SCHEDULER] == PREFILL:
+                        launch(cf, st, p0, s, st.server_f[s, k.S_NOW_S])
             continue
         if i >= upto:
             break
-        st.arrived[0] += 1
-        if i == cf.warmup:
-            st.counting[0] = True
-        if st.status[i] == ARRIVING:
+        st.run_i[k.N_ARRIVED] += 1
+        if i == cf.run_i[k.C_WARMUP]:
+            st.run_i[k.N_COUNTING] = 1
+        if st.request_i[i, k.R_STATUS] == ARRIVING:
             send_in(cf, st, p0, p1, d0, d1, i, arrival)
-    if upto >= cf.count and st.arrived[0] >= cf.count:
-        for s in range(st.pool.shape[0]):
-            if cf.scheduler[st.pool[s]] != PREFILL:
+    if upto >= cf.run_i[k.C_COUNT] and st.run_i[k.N_ARRIVED] >= cf.run_i[k.C_COUNT]:
+        for s in range(st.server_i.shape[0]):
+            if cf.pool_i[st.server_i[s, k.S_POOL], k.Q_SCHEDULER] != PREFILL:
                 advance(cf, st, p0, p1, d0, d1, s, math.inf)
 
 
-@njit(cache=True)
+@compiled
 def draw_steps(st: State, tokens: np.ndarray, drafted: int, acceptance: float) -> np.ndarray:
     """Decode steps that each answer takes when every draft token is accepted by chance."""
     steps = np.zeros(tokens.shape[0], dtype=np.int64)

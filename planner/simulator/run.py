@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InvalidValue
-from planner.simulator.arrays import DONE, Config, State
+from planner.simulator import columns as k
+from planner.simulator.arrays import DONE, Config, State, packed_steps
 from planner.simulator.fleet import SimulatedFleet, SimulatedPool
 from planner.simulator.options import SimulationOptions
 from planner.simulator.result import PoolSums, SimulationResult
@@ -60,13 +61,14 @@ def simulate(fleet: SimulatedFleet, requests: RequestTable,
     cf = config_of(fleet, requests, options)
     st = state_of(fleet, requests, options, cf)
     _answer_steps(fleet.pools[-1], st, kernel.draw_steps)
-    steps = [p.steps for p in two(fleet.pools)]
-    drafts = [p.draft or NO_DRAFT for p in two(fleet.pools)]
+    steps = [packed_steps(p.steps) for p in two(fleet.pools)]
+    steps += [packed_steps(p.draft or NO_DRAFT) for p in two(fleet.pools)]
+    count = len(requests)
     cancelled = False
-    for upto in [*range(SLICE, cf.count, SLICE), cf.count]:
-        kernel.play(cf, st, *steps, *drafts, upto)
-        if progress is not None and not progress(upto / cf.count):
-            cancelled = upto < cf.count
+    for upto in [*range(SLICE, count, SLICE), count]:
+        kernel.play(cf, st, *steps, upto)
+        if progress is not None and not progress(upto / count):
+            cancelled = upto < count
             break
     return _result(fleet, requests, options, cf, st, time.perf_counter() - start, cancelled)
 
@@ -91,31 +93,33 @@ def _check(fleet: SimulatedFleet) -> None:
 def _answer_steps(pool: SimulatedPool, st: State, draw_steps: Callable[..., Any]) -> None:
     """Decode steps of each answer: one a token, or fewer where drafts are accepted."""
     if pool.draft_tokens:
-        rest = st.output - 1
+        rest = st.request_i[:, k.R_OUTPUT] - 1
         drawn = draw_steps(st, rest, pool.draft_tokens, pool.acceptance)
-        st.steps[:] = 1 + drawn
-        st.yields[:] = np.where(drawn > 0, rest / np.maximum(drawn, 1), 1.0)
+        st.request_i[:, k.R_STEPS] = 1 + drawn
+        st.request_f[:, k.R_YIELDS] = np.where(drawn > 0, rest / np.maximum(drawn, 1), 1.0)
 
 
 def _result(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOptions, cf: Config,
             st: State, wall_s: float, cancelled: bool) -> SimulationResult:
-    done = st.status == DONE
-    nan = np.nan
-    lag = _lag_s(fleet, st)
-    arrival = requests.arrival_s
-    first = np.where(done, st.first_s + lag - arrival, nan)
-    e2e = np.where(done, st.finish_s + lag - arrival, nan)
+    whole, real, arrival = st.request_i, st.request_f, requests.arrival_s
+    done, lag, nan = whole[:, k.R_STATUS] == DONE, _lag_s(fleet, st), np.nan
+    first = np.where(done, real[:, k.R_FIRST_S] + lag - arrival, nan)
+    e2e = np.where(done, real[:, k.R_FINISH_S] + lag - arrival, nan)
     rest = requests.output_tokens - 1
     tpot = np.where(rest > 0, (e2e - first) / np.maximum(rest, 1), nan)
     prefilled = first if len(fleet.pools) == 1 else np.where(
-        done, st.prefill_done_s + lag - arrival, nan)
-    end = float(st.finish_s[done].max()) if done.any() else cf.start_s
-    span = max(end - cf.start_s, 1e-12)
-    counted = np.arange(cf.count) >= cf.warmup
+        done, real[:, k.R_PREFILL_DONE_S] + lag - arrival, nan)
+    start = float(cf.run_f[k.C_START_S])
+    end = float(real[done, k.R_FINISH_S].max()) if done.any() else start
+    span = max(end - start, 1e-12)
+    worst, queued, moved = (np.where(done, real[:, column], nan) for column in (
+        k.R_WORST_GAP_S, k.R_QUEUED_S, k.R_TRANSFER_S))
+    late, again, retried = (whole[:, column].copy() for column in (
+        k.R_LATE_GAPS, k.R_PREEMPTIONS, k.R_RETRIES))
+    counted = np.arange(len(requests)) >= int(cf.run_i[k.C_WARMUP])
     return SimulationResult(
-        fleet, requests, first, tpot, e2e, prefilled, np.where(done, st.worst_gap_s, nan),
-        np.where(done, st.queued_s, nan), np.where(done, st.transfer_s, nan), st.late_gaps,
-        st.preemptions, st.retries, done, counted, span, wall_s, st.gaps,
+        fleet, requests, first, tpot, e2e, prefilled, worst, queued, moved, late, again, retried,
+        done, counted, span, wall_s, st.gaps,
         tuple(_sums(p, q, cf, st, span) for q, p in enumerate(fleet.pools)),
         _timeline(fleet, requests, cf, st, end), cancelled)
 
@@ -123,35 +127,35 @@ def _result(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOp
 def _lag_s(fleet: SimulatedFleet, st: State) -> np.ndarray[Any, np.dtype[np.float64]]:
     """What the host and the engine's output path add to an answer."""
     pool = fleet.pools[0]
-    return np.asarray(st.lag_s + pool.request_s
-                      + (pool.first_token_scale - 1.0) * st.own_prefill_s)
+    return np.asarray(st.request_f[:, k.R_LAG_S] + pool.request_s
+                      + (pool.first_token_scale - 1.0) * st.request_f[:, k.R_OWN_PREFILL_S])
 
 
 def _sums(pool: SimulatedPool, q: int, cf: Config, st: State, span_s: float) -> PoolSums:
-    servers = int(cf.servers[q])
+    servers = int(cf.pool_i[q, k.Q_SERVERS])
     busy, running, held = (float(x) for x in st.sums[q])
-    room = float(cf.capacity_bytes[q])
+    room = float(cf.pool_f[q, k.Q_CAPACITY_BYTES])
     return PoolSums(
         pool.role, pool.gpu, servers, pool.gpus, busy / span_s / servers, running / span_s / servers,
-        held / span_s / servers / room if np.isfinite(room) else 0.0, int(st.iterations[q]),
-        int(st.passes[q]), float(st.allocated_bytes[q]), float(st.freed_bytes[q]), running)
+        held / span_s / servers / room if np.isfinite(room) else 0.0, int(st.pool_i[q, k.P_ITERATIONS]),
+        int(st.pool_i[q, k.P_PASSES]), float(st.pool_f[q, k.P_ALLOCATED_BYTES]), float(st.pool_f[q, k.P_FREED_BYTES]), running)
 
 
 def _timeline(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State, end_s: float
               ) -> dict[str, Any]:
     """Columns over equal bins of the arrivals; the last bin is the time after the last arrival."""
-    bins = st.timeline.shape[1]
-    edges = cf.start_s + cf.bin_s * np.arange(bins + 1.0)
+    bins, start, bin_s = st.timeline.shape[1], *cf.run_f[[k.C_START_S, k.C_BIN_S]].tolist()
+    edges = start + bin_s * np.arange(bins + 1.0)
     edges[-1] = max(end_s, edges[-2] + 1e-12)
     width = np.diff(edges)
-    place = np.minimum(((requests.arrival_s - cf.start_s) / cf.bin_s).astype(np.int64), bins - 2)
+    place = np.minimum(((requests.arrival_s - start) / bin_s).astype(np.int64), bins - 2)
     arrived = np.bincount(place, minlength=bins)
     columns: dict[str, Any] = {
-        "start_s": (edges[:-1] - cf.start_s).tolist(), "width_s": width.tolist(),
+        "start_s": (edges[:-1] - start).tolist(), "width_s": width.tolist(),
         "requests_per_s": (arrived / width).tolist()}
     rows = []
     for q, pool in enumerate(fleet.pools):
-        servers, room = int(cf.servers[q]), float(cf.capacity_bytes[q])
+        servers, room = int(cf.pool_i[q, k.Q_SERVERS]), float(cf.pool_f[q, k.Q_CAPACITY_BYTES])
         busy, running, held = (st.timeline[q, :, k] / width / servers for k in range(3))
         rows.append({"role": pool.role, "utilization": np.minimum(busy, 1.0).tolist(),
                      "running": running.tolist(),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from planner.simulator import columns as k
 from planner.simulator.arrays import (
     ARRIVING,
     FAILURE,
@@ -15,21 +16,18 @@ from planner.simulator.arrays import (
     ROUTER_CODES,
     SCHEDULER_CODES,
     Config,
+    Floats,
+    Ints,
     State,
 )
-from planner.simulator.fleet import KvTransfer, SimulatedFleet, SimulatedPool, expected_tokens
+from planner.simulator.fleet import SimulatedFleet, SimulatedPool, expected_tokens
 from planner.simulator.options import Failure, SimulationOptions
 from planner.simulator.table import RequestTable
-
-NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 def config_of(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOptions) -> Config:
     """Everything that stays the same in a run."""
     pools = two(fleet.pools)
-    servers = [p.replicas * p.ranks for p in pools]
-    if len(fleet.pools) == 1:
-        servers[1] = 0
     kinds = max(len(p.memory.windows) for p in pools)
     windows, block_bytes = np.zeros((2, kinds)), np.zeros((2, kinds))
     for row, pool in enumerate(pools):
@@ -39,21 +37,22 @@ def config_of(fleet: SimulatedFleet, requests: RequestTable, options: Simulation
         block_bytes[row, :own] = np.ceil(pool.memory.bytes_per_token * pool.memory.block_tokens)
     target = next((s for s in fleet.slos if s.metric == "itl"), None)
     count = len(requests)
-    whole = [np.array([f(p) for p in pools], dtype=np.int64) for f in (
-        lambda p: SCHEDULER_CODES[p.scheduler], lambda p: p.max_sequences,
-        lambda p: p.token_budget, lambda p: p.prompts_per_pass,
-        lambda p: p.memory.block_tokens, lambda p: len(p.memory.windows),
-        lambda p: p.draft_tokens if p.draft is not None else 0)]
-    real = [np.array([f(p) for p in pools], dtype=np.float64) for f in (
-        lambda p: p.occupancy, expected_tokens, lambda p: p.memory.capacity_bytes,
-        lambda p: math.ceil(p.memory.state_bytes))]
-    return Config(
-        count, requests.arrival_s, float(requests.arrival_s[0]),
-        max(requests.span_s, 1e-9) / options.timeline_bins,
-        math.inf if target is None else target.limit_s, ROUTER_CODES[options.router],
-        int(options.warmup_share * count), float(fleet.transfer.layers if fleet.transfer else 1),
-        whole[0], np.array([0, servers[0]], dtype=np.int64), np.array(servers, dtype=np.int64),
-        *whole[1:], np.array([grows(p) for p in pools]), *real, windows, block_bytes)
+    run_i = np.array([count, ROUTER_CODES[options.router], int(options.warmup_share * count)],
+                     dtype=np.int64)
+    run_f = np.array([requests.arrival_s[0], max(requests.span_s, 1e-9) / options.timeline_bins,
+                      math.inf if target is None else target.limit_s,
+                      fleet.transfer.layers if fleet.transfer else 1.0], dtype=np.float64)
+    servers = [p.replicas * p.ranks for p in pools]
+    if len(fleet.pools) == 1:
+        servers[1] = 0
+    pool_i = np.array([[
+        SCHEDULER_CODES[p.scheduler], row * servers[0], servers[row], p.max_sequences,
+        p.token_budget, p.prompts_per_pass, p.memory.block_tokens, len(p.memory.windows),
+        p.draft_tokens if p.draft is not None else 0, grows(p)]
+        for row, p in enumerate(pools)], dtype=np.int64)
+    pool_f = np.array([[p.occupancy, expected_tokens(p), p.memory.capacity_bytes,
+                        math.ceil(p.memory.state_bytes)] for p in pools], dtype=np.float64)
+    return Config(run_i, run_f, pool_i, pool_f, requests.arrival_s, windows, block_bytes)
 
 
 def two(pools: tuple[SimulatedPool, ...]) -> tuple[SimulatedPool, SimulatedPool]:
@@ -72,65 +71,68 @@ def grows(pool: SimulatedPool) -> bool:
 def state_of(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOptions,
              cf: Config) -> State:
     """An empty fleet and all requests still to come."""
-    n, servers = cf.count, int(cf.servers.sum())
-    most = int(max(cf.max_sequences[0], cf.max_sequences[1]))
-    most = max(most, min(int(cf.prompts_per_pass.min()), most))
-    kinds = cf.windows.shape[1]
-    heap, stack = most * (1 + kinds) + 1, 4 * most + 64
+    count, servers = len(requests), int(cf.pool_i[:, k.Q_SERVERS].sum())
+    most, kinds = int(cf.pool_i[:, k.Q_MAX_SEQUENCES].max()), cf.windows.shape[1]
     failures = _server_failures(fleet, options.failures, cf)
-    events = (n if len(fleet.pools) > 1 else 0) + 4 * servers + 2 * len(failures) + 8
-    pool = np.concatenate([np.full(cf.servers[q], q) for q in (0, 1)]).astype(np.int64)
+    events = (count if len(fleet.pools) > 1 else 0) + 4 * servers + 2 * len(failures) + 8
+    heap, stack = most * (1 + kinds) + 1, 4 * most + 64
+    request_i, request_f = _requests(fleet, requests, cf)
+    server_i, server_f = _servers(cf, servers)
     state = State(
-        requests.prompt_tokens, requests.output_tokens, requests.cached_tokens,
-        requests.output_tokens.copy(), np.ones(n), _wire_s(fleet.transfer, requests),
-        _statuses(requests, cf), *(_zeros(n) for _ in range(1)), *(np.zeros(n) for _ in range(3)),
-        _zeros(n), np.zeros(n, dtype=np.bool_), np.zeros(n), *(_nothing(n) for _ in range(4)),
-        *(_zeros(n) for _ in range(2)), *(np.full(n, -1.0) for _ in range(4)),
-        np.full(n, -1.0), *(np.zeros(n) for _ in range(5)), *(_zeros(n) for _ in range(3)),
-        pool, np.ones(servers, dtype=np.bool_), np.full(servers, -math.inf),
-        np.full(servers, -math.inf), _zeros(servers), np.zeros(servers), np.zeros(servers),
-        _zeros(servers), _zeros(servers), *(_nothing(servers) for _ in range(5)),
-        np.zeros(servers), np.zeros(servers), _zeros(servers, most), _zeros(servers),
-        _zeros(servers, most), _zeros(servers, most + 1), _zeros(servers, heap),
-        _zeros(servers, heap), _zeros(servers), np.zeros((servers, stack)),
-        _zeros(servers, stack), _zeros(servers), _zeros(servers), _zeros(servers),
-        np.zeros(servers), _zeros(servers, kinds, int(cf.block.max())), _zeros(servers, kinds),
-        np.full(servers, -math.inf), _zeros(2), np.zeros(2), np.zeros(2), np.zeros((2, 3)),
-        np.zeros((2, options.timeline_bins + 1, 3)), _zeros(2), _zeros(2),
-        np.full((2, most + 1), math.nan), np.zeros(events), _zeros(events), _zeros(1),
-        np.array([s for _, s, _ in failures], dtype=np.int64),
-        np.array([back for _, _, back in failures]), _zeros(1), _zeros(1),
-        np.zeros(1, dtype=np.bool_), _zeros(GAP_BINS),
-        np.array([np.uint64(options.seed & (2**63 - 1))], dtype=np.uint64))
+        request_i=request_i, request_f=request_f, server_i=server_i, server_f=server_f,
+        pool_i=_zeros(2, 3), pool_f=np.zeros((2, 2)), run_i=_zeros(4),
+        fresh=_zeros(servers, most), packed=_zeros(servers, most), chunks=_zeros(servers, most + 1),
+        step_key=_zeros(servers, heap), step_item=_zeros(servers, heap),
+        stack_gap=np.zeros((servers, stack)), stack_step=_zeros(servers, stack),
+        phase=_zeros(servers, kinds, int(cf.pool_i[:, k.Q_BLOCK].max())),
+        growing=_zeros(servers, kinds), sums=np.zeros((2, 3)),
+        timeline=np.zeros((2, options.timeline_bins + 1, 3)),
+        base_s=np.full((2, most + 1), math.nan), event_key=np.zeros(events),
+        event_item=_zeros(events), failing=np.array([s for _, s, _ in failures], dtype=np.int64),
+        back_s=np.array([back for _, _, back in failures], dtype=np.float64),
+        gaps=_zeros(GAP_BINS),
+        random=np.array([options.seed & (2**63 - 1)], dtype=np.uint64))
     _schedule(state, failures)
     return state
 
 
-def _zeros(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _requests(fleet: SimulatedFleet, requests: RequestTable, cf: Config) -> tuple[Ints, Floats]:
+    whole, real = _zeros(len(requests), 17), np.zeros((len(requests), 16))
+    for column, values in ((k.R_PROMPT, requests.prompt_tokens),
+                           (k.R_OUTPUT, requests.output_tokens),
+                           (k.R_HIT, requests.cached_tokens), (k.R_STEPS, requests.output_tokens),
+                           (k.R_STATUS, _statuses(requests, cf))):
+        whole[:, column] = values
+    whole[:, [k.R_NEXT, k.R_PREVIOUS, k.R_SERVER, k.R_SENT_FROM]] = -1
+    real[:, [k.R_LAST_TOKEN_S, k.R_START_S, k.R_FIRST_S, k.R_FINISH_S, k.R_PREFILL_DONE_S]] = -1.0
+    real[:, k.R_YIELDS] = 1.0
+    if fleet.transfer is not None:
+        real[:, k.R_WIRE_S] = fleet.transfer.wire_s(requests.prompt_tokens)
+    return whole, real
+
+
+def _servers(cf: Config, servers: int) -> tuple[Ints, Floats]:
+    whole, real = _zeros(servers, 15), np.zeros((servers, 8))
+    whole[:, k.S_POOL] = np.repeat((0, 1), cf.pool_i[:, k.Q_SERVERS])
+    whole[:, k.S_UP] = 1
+    whole[:, [k.S_WAIT_HEAD, k.S_WAIT_TAIL, k.S_RUN_HEAD, k.S_RUN_TAIL, k.S_PARTIAL]] = -1
+    real[:, [k.S_DOWN_UNTIL_S, k.S_NOW_S, k.S_CARD_FREE_S]] = -math.inf
+    return whole, real
+
+
+def _zeros(*shape: int) -> Ints:
     return np.zeros(shape, dtype=np.int64)
 
 
-def _nothing(size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.full(size, -1, dtype=np.int64)
-
-
-def _wire_s(transfer: KvTransfer | None, requests: RequestTable
-            ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    if transfer is None:
-        return np.zeros(len(requests))
-    return transfer.wire_s(requests.prompt_tokens)
-
-
-def _statuses(requests: RequestTable, cf: Config
-              ) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _statuses(requests: RequestTable, cf: Config) -> Ints:
     """Requests whose cache no server could ever hold are refused."""
     tokens = (requests.prompt_tokens + requests.output_tokens).astype(float)
-    status = np.full(cf.count, ARRIVING, dtype=np.int64)
+    status = np.full(len(requests), ARRIVING, dtype=np.int64)
     for q in (0, 1):
-        kept = np.minimum(tokens[:, None], cf.windows[q, : cf.kinds[q]])
-        blocks = np.ceil(kept / cf.block[q])
-        size = blocks @ cf.block_bytes[q, : cf.kinds[q]] + cf.state_bytes[q]
-        status[size > cf.capacity_bytes[q]] = REFUSED
+        kinds = int(cf.pool_i[q, k.Q_KINDS])
+        kept = np.minimum(tokens[:, None], cf.windows[q, :kinds])
+        size = np.ceil(kept / cf.pool_i[q, k.Q_BLOCK]) @ cf.block_bytes[q, :kinds]
+        status[size + cf.pool_f[q, k.Q_STATE_BYTES] > cf.pool_f[q, k.Q_CAPACITY_BYTES]] = REFUSED
     return status
 
 
@@ -140,8 +142,8 @@ def _server_failures(fleet: SimulatedFleet, failures: tuple[Failure, ...], cf: C
     rows = []
     for failure in failures:
         ranks = fleet.pools[failure.pool].ranks
-        first = int(cf.first_server[failure.pool]) + failure.replica * ranks
-        at = cf.start_s + failure.at_s
+        first = int(cf.pool_i[failure.pool, k.Q_FIRST_SERVER]) + failure.replica * ranks
+        at = float(cf.run_f[k.C_START_S]) + failure.at_s
         rows += [(at, first + rank, at + failure.duration_s) for rank in range(ranks)]
     return sorted(rows)
 
@@ -152,4 +154,4 @@ def _schedule(state: State, failures: list[tuple[float, int, float]]) -> None:
                   + [(back, RECOVERY + 8 * i) for i, (_, _, back) in enumerate(failures)])
     for place, (when, item) in enumerate(rows):
         state.event_key[place], state.event_item[place] = when, item
-    state.events[0] = len(rows)
+    state.run_i[k.N_EVENTS] = len(rows)
