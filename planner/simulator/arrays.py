@@ -19,7 +19,7 @@ RANDOM, ROUND_ROBIN, LEAST_LOADED, POWER_OF_TWO = range(4)
 ROUTER_CODES = {"random": RANDOM, "round_robin": ROUND_ROBIN, "least_loaded": LEAST_LOADED,
                 "power_of_two": POWER_OF_TWO}
 ARRIVING, DONE, REFUSED = range(3)
-SENT, WAKE, FAILURE, RECOVERY = range(4)
+ARRIVAL, SENT, WAKE, FAILURE, RECOVERY = range(5)
 FIRST_GAP_S, BIN_WIDTH, GAP_BINS = 1e-6, 0.004, 5800
 """Histogram of gaps: bins of 0.4 % from 1 µs to 3 hours."""
 

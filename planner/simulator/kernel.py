@@ -12,18 +12,22 @@ Nothing here is meant to be called but by :mod:`planner.simulator.run`.
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from planner.simulator import columns as k
 from planner.simulator.arrays import (
+    ARRIVAL,
     ARRIVING,
     BIN_WIDTH,
     CHUNKED,
     DONE,
     FAILURE,
     FIRST_GAP_S,
-    POWER_OF_TWO,
+    LEAST_LOADED,
     PREFILL,
     RANDOM,
     RECOVERY,
@@ -40,6 +44,7 @@ from planner.simulator.stepping import (
     compiled,
     decode_line,
     decodes_of,
+    entry,
     mixed_seconds,
     prompt_work,
 )
@@ -933,69 +938,59 @@ def launch(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
     push_event(st, free, WAKE + 8 * s)
 
 
-# -- routing --------------------------------------------------------------------------------------
+# -- routing -------------------------------------------------------------------------------------
 
 
 @compiled
-def choose(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, q: int, now: float
-           ) -> int:
-    """The server of a pool that gets the next request."""
+def candidates(cf: Config, st: State, q: int, order: np.ndarray) -> int:
+    """Servers of a pool among which the least loaded gets the next request; their number.
+
+    One where the router does not look at loads. When all are down: the first to come back.
+    """
     first, count = cf.pool_i[q, k.Q_FIRST_SERVER], cf.pool_i[q, k.Q_SERVERS]
-    alive = 0
+    turn, alive = st.pool_i[q, k.P_TURN], 0
     for i in range(count):
-        if st.server_i[first + i, k.S_UP]:
-            alive += 1
-    if alive == 0:
-        best = first
-        for i in range(count):
-            if st.server_f[first + i, k.S_NOW_S] < st.server_f[best, k.S_NOW_S]:
-                best = first + i
-        return best
-    if cf.run_i[k.C_ROUTER] == ROUND_ROBIN:
-        while True:
-            s = first + st.pool_i[q, k.P_TURN]
-            st.pool_i[q, k.P_TURN] = (st.pool_i[q, k.P_TURN] + 1) % count
-            if st.server_i[s, k.S_UP]:
-                return s
-    if cf.run_i[k.C_ROUTER] == RANDOM:
-        return _alive_at(st, first, count, int(draw(st) * alive))
-    if cf.run_i[k.C_ROUTER] == POWER_OF_TWO:
-        a = int(draw(st) * alive)
-        b = int(draw(st) * (alive - 1)) if alive > 1 else a
-        if alive > 1 and b >= a:
-            b += 1
-        s, other = _alive_at(st, first, count, a), _alive_at(st, first, count, b)
-        if cf.pool_i[q, k.Q_SCHEDULER] != PREFILL:
-            advance(cf, st, p0, p1, d0, d1, s, now)
-            advance(cf, st, p0, p1, d0, d1, other, now)
-        return other if st.server_i[other, k.S_LOAD] < st.server_i[s, k.S_LOAD] else s
-    best = -1
-    for i in range(count):
-        s = first + (st.pool_i[q, k.P_TURN] + i) % count
+        s = first + (turn + i) % count
         if st.server_i[s, k.S_UP]:
-            if cf.pool_i[q, k.Q_SCHEDULER] != PREFILL:
-                advance(cf, st, p0, p1, d0, d1, s, now)
-            if best < 0 or st.server_i[s, k.S_LOAD] < st.server_i[best, k.S_LOAD]:
-                best = s
-    st.pool_i[q, k.P_TURN] = (st.pool_i[q, k.P_TURN] + 1) % count
+            order[alive] = s
+            alive += 1
+    router = cf.run_i[k.C_ROUTER]
+    if alive == 0:
+        order[0] = first
+        for s in range(first, first + count):
+            if st.server_f[s, k.S_NOW_S] < st.server_f[order[0], k.S_NOW_S]:
+                order[0] = s
+        return 1
+    if router == ROUND_ROBIN:
+        st.pool_i[q, k.P_TURN] = (order[0] - first + 1) % count
+        return 1
+    if router == LEAST_LOADED:
+        st.pool_i[q, k.P_TURN] = (turn + 1) % count
+        return alive
+    a = int(draw(st) * alive)
+    if router == RANDOM or alive == 1:
+        order[0] = order[a]
+        return 1
+    b = int(draw(st) * (alive - 1))
+    b += 1 if b >= a else 0
+    one, other = order[a], order[b]
+    order[0], order[1] = one, other
+    return 2
+
+
+@compiled
+def least_loaded(st: State, order: np.ndarray, count: int) -> int:
+    """The first of the servers with the fewest unfinished requests."""
+    best = order[0]
+    for i in range(1, count):
+        if st.server_i[order[i], k.S_LOAD] < st.server_i[best, k.S_LOAD]:
+            best = order[i]
     return best
 
 
 @compiled
-def _alive_at(st: State, first: int, count: int, place: int) -> int:
-    """The server at a place among those that are up."""
-    for i in range(count):
-        if st.server_i[first + i, k.S_UP]:
-            if place == 0:
-                return first + i
-            place -= 1
-    return first
-
-
-@compiled
-def send_in(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, r: int, now: float
-            ) -> None:
-    """A request arrives at the front pool, for the first time or again."""
+def reset(st: State, r: int) -> None:
+    """A request arrives, for the first time or again after a failure."""
     st.request_i[r, k.R_LEFT] = st.request_i[r, k.R_STEPS]
     st.request_f[r, k.R_TODO] = float(st.request_i[r, k.R_PROMPT] - st.request_i[r, k.R_HIT])
     st.request_f[r, k.R_CACHED] = float(st.request_i[r, k.R_HIT])
@@ -1006,46 +1001,36 @@ def send_in(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedS
     st.request_i[r, k.R_LATE_GAPS] = 0
     st.request_i[r, k.R_HAS_CACHE] = 0
     st.request_f[r, k.R_START_S] = -1.0
-    s = choose(cf, st, p0, p1, d0, d1, 0, now)
-    st.request_i[r, k.R_SERVER] = s
-    st.server_i[s, k.S_LOAD] += 1
-    if cf.pool_i[0, k.Q_SCHEDULER] == PREFILL:
-        wait_last(st, s, r, now)
-        launch(cf, st, p0, s, now)
-    else:
-        advance(cf, st, p0, p1, d0, d1, s, now)
-        wait_last(st, s, r, now)
 
 
 @compiled
-def hand_over(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, r: int, now: float
-              ) -> None:
-    """A cache has left the prefill side: choose where it goes and queue for that side's cards."""
-    st.server_i[st.request_i[r, k.R_SENT_FROM], k.S_LOAD] -= 1
-    s = choose(cf, st, p0, p1, d0, d1, 1, now)
+def assign(st: State, s: int, r: int, ready_s: float) -> None:
+    """Queue a request at a server."""
+    st.request_i[r, k.R_SERVER] = s
+    st.server_i[s, k.S_LOAD] += 1
+    wait_last(st, s, r, ready_s)
+
+
+@compiled
+def receive(st: State, s: int, r: int, sent_s: float) -> float:
+    """Queue for the cards of a decode server; when the cache has arrived [s]."""
     wire = st.request_f[r, k.R_WIRE_S]
-    begins = max(now - wire, st.server_f[s, k.S_CARD_FREE_S])
+    begins = max(sent_s - wire, st.server_f[s, k.S_CARD_FREE_S])
     st.server_f[s, k.S_CARD_FREE_S] = begins + wire
-    there = max(now, begins + wire)
+    there = max(sent_s, begins + wire)
     st.request_f[r, k.R_TRANSFER_S] = there - st.request_f[r, k.R_PREFILL_DONE_S]
     st.request_i[r, k.R_HAS_CACHE] = 1
     st.request_f[r, k.R_CONTEXT] = float(st.request_i[r, k.R_PROMPT])
-    st.request_i[r, k.R_SERVER] = s
-    st.server_i[s, k.S_LOAD] += 1
-    advance(cf, st, p0, p1, d0, d1, s, now)
-    wait_last(st, s, r, there)
+    return there
 
 
 # -- failures -------------------------------------------------------------------------------------
 
 
 @compiled
-def fail(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, s: int, now: float,
-         back: float) -> None:
-    """A server goes down: what it holds starts again elsewhere."""
+def lose(cf: Config, st: State, s: int, back: float) -> int:
+    """A server goes down until ``back``: the chain of the requests that it held."""
     q = st.server_i[s, k.S_POOL]
-    if cf.pool_i[q, k.Q_SCHEDULER] != PREFILL:
-        advance(cf, st, p0, p1, d0, d1, s, now)
     st.server_i[s, k.S_UP] = 0
     st.server_f[s, k.S_DOWN_UNTIL_S] = max(st.server_f[s, k.S_DOWN_UNTIL_S], back)
     st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], st.server_f[s, k.S_DOWN_UNTIL_S])
@@ -1053,7 +1038,9 @@ def fail(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedStep
     while st.server_i[s, k.S_RUN_TAIL] >= 0:
         r = st.server_i[s, k.S_RUN_TAIL]
         key = forget_steps(st, s, r, cf.run_i[k.C_COUNT])
-        leave(cf, st, s, q, r, st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (key - st.request_i[r, k.R_JOINED]))
+        final = (st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS]
+                 * (key - st.request_i[r, k.R_JOINED]))
+        leave(cf, st, s, q, r, final)
         st.request_i[r, k.R_NEXT] = first
         first = r
     if st.server_i[s, k.S_PARTIAL] >= 0:
@@ -1068,57 +1055,88 @@ def fail(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedStep
         r = take_first(st, s)
         st.request_i[r, k.R_NEXT] = first
         first = r
-    while first >= 0:
-        r = first
-        first = st.request_i[r, k.R_NEXT]
-        st.request_i[r, k.R_NEXT] = -1
-        st.server_i[s, k.S_LOAD] -= 1
-        st.request_i[r, k.R_RETRIES] += 1
-        send_in(cf, st, p0, p1, d0, d1, r, now)
+    return first
+
+
+# -- the run --------------------------------------------------------------------------------------
 
 
 @compiled
-def play(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, upto: int) -> None:
-    """Run to the arrival of request ``upto``; to the end when there is none."""
-    while True:
+def run_events(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps,
+               d1: PackedSteps, upto: int) -> None:
+    """Run to the arrival of request ``upto``; to the end when there is none.
+
+    Each turn takes the next event, brings the servers that it concerns up to its time, then acts.
+    """
+    servers, total = st.server_i.shape[0], cf.run_i[k.C_COUNT]
+    order = np.zeros(servers, dtype=np.int64)
+    lost, lost_s = -1, 0.0
+    over = False
+    while not over:
+        action, index, q, count, now = ARRIVAL, 0, 0, 0, 0.0
         i = st.run_i[k.N_ARRIVED]
-        arrival = cf.arrival_s[i] if i < cf.run_i[k.C_COUNT] else math.inf
+        arrival = cf.arrival_s[i] if i < total else math.inf
         event = st.event_key[0] if st.run_i[k.N_EVENTS] > 0 else math.inf
-        if event <= arrival:
-            if event == math.inf:
-                break
-            item = st.event_item[0]
+        if lost >= 0:
+            index, now = lost, lost_s
+            st.server_i[st.request_i[index, k.R_SERVER], k.S_LOAD] -= 1
+            lost = st.request_i[index, k.R_NEXT]
+            st.request_i[index, k.R_NEXT] = -1
+            st.request_i[index, k.R_RETRIES] += 1
+        elif event <= arrival and event < math.inf:
+            item, now = st.event_item[0], event
             st.run_i[k.N_EVENTS] -= 1
             heap_fill(st.event_key, st.event_item, st.run_i[k.N_EVENTS], 0)
-            kind, index = item % 8, item // 8
-            if kind == SENT:
-                hand_over(cf, st, p0, p1, d0, d1, index, event)
-            elif kind == WAKE:
-                launch(cf, st, p0, index, event)
-            elif kind == FAILURE:
-                fail(cf, st, p0, p1, d0, d1, st.failing[index], event, st.back_s[index])
-            elif kind == RECOVERY:
-                s = st.failing[index]
-                if event >= st.server_f[s, k.S_DOWN_UNTIL_S]:
-                    st.server_i[s, k.S_UP] = 1
-                    st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], event)
-                    if cf.pool_i[st.server_i[s, k.S_POOL], k.Q_SCHEDULER] == PREFILL:
-                        launch(cf, st, p0, s, st.server_f[s, k.S_NOW_S])
-            continue
-        if i >= upto:
+            action, index = item % 8, item // 8
+            q = 1 if action == SENT else 0
+        elif i < upto:
+            st.run_i[k.N_ARRIVED] += 1
+            if i == cf.run_i[k.C_WARMUP]:
+                st.run_i[k.N_COUNTING] = 1
+            if st.request_i[i, k.R_STATUS] != ARRIVING:
+                continue
+            index, now = i, arrival
+        elif i < total:
             break
-        st.run_i[k.N_ARRIVED] += 1
-        if i == cf.run_i[k.C_WARMUP]:
-            st.run_i[k.N_COUNTING] = 1
-        if st.request_i[i, k.R_STATUS] == ARRIVING:
-            send_in(cf, st, p0, p1, d0, d1, i, arrival)
-    if upto >= cf.run_i[k.C_COUNT] and st.run_i[k.N_ARRIVED] >= cf.run_i[k.C_COUNT]:
-        for s in range(st.server_i.shape[0]):
-            if cf.pool_i[st.server_i[s, k.S_POOL], k.Q_SCHEDULER] != PREFILL:
-                advance(cf, st, p0, p1, d0, d1, s, math.inf)
+        else:
+            over, now, count = True, math.inf, servers
+            for s in range(servers):
+                order[s] = s
+        if action == ARRIVAL and not over:
+            reset(st, index)
+        if (action == ARRIVAL and not over) or action == SENT:
+            if action == SENT:
+                st.server_i[st.request_i[index, k.R_SENT_FROM], k.S_LOAD] -= 1
+            count = candidates(cf, st, q, order)
+        elif action == FAILURE:
+            order[0], count = st.failing[index], 1
+        for at in range(count):
+            if cf.pool_i[st.server_i[order[at], k.S_POOL], k.Q_SCHEDULER] != PREFILL:
+                advance(cf, st, p0, p1, d0, d1, order[at], now)
+        if over:
+            break
+        waking = -1
+        if action == ARRIVAL:
+            waking = least_loaded(st, order, count)
+            assign(st, waking, index, now)
+        elif action == SENT:
+            s = least_loaded(st, order, count)
+            assign(st, s, index, receive(st, s, index, now))
+        elif action == WAKE:
+            waking = index
+        elif action == FAILURE:
+            lost, lost_s = lose(cf, st, st.failing[index], st.back_s[index]), now
+        elif action == RECOVERY:
+            s = st.failing[index]
+            if now >= st.server_f[s, k.S_DOWN_UNTIL_S]:
+                st.server_i[s, k.S_UP] = 1
+                st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], now)
+                waking = s
+        if waking >= 0 and cf.pool_i[st.server_i[waking, k.S_POOL], k.Q_SCHEDULER] == PREFILL:
+            launch(cf, st, p0, waking, now)
 
 
-@compiled
+@entry
 def draw_steps(st: State, tokens: np.ndarray, drafted: int, acceptance: float) -> np.ndarray:
     """Decode steps that each answer takes when every draft token is accepted by chance."""
     steps = np.zeros(tokens.shape[0], dtype=np.int64)
@@ -1131,3 +1149,28 @@ def draw_steps(st: State, tokens: np.ndarray, drafted: int, acceptance: float) -
             left -= taken
             steps[r] += 1
     return steps
+
+
+def _stored_under(sources: str) -> Callable[..., None]:
+    """The loop, whose machine code on disk is for these sources alone.
+
+    The compiler keys what it stores by the file of the function, and by what the function closes
+    over: so by the digest of every module that goes into it.
+    """
+    @entry
+    def play(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps,
+             d1: PackedSteps, upto: int) -> None:
+        if len(sources) > 0:
+            run_events(cf, st, p0, p1, d0, d1, upto)
+    return play
+
+
+def _sources() -> str:
+    folder, digest = Path(__file__).parent, hashlib.sha256()
+    for name in ("kernel", "stepping", "columns", "arrays"):
+        digest.update((folder / f"{name}.py").read_bytes())
+    return digest.hexdigest()
+
+
+play = _stored_under(_sources())
+"""Run to the arrival of a request: :func:`run_events`."""

@@ -10,8 +10,10 @@ from planner.simulator import columns as k
 from planner.simulator.arrays import PackedSteps
 from planner.simulator.steps import NO_LIMIT
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
-"""Machine code, kept on disk; other threads go on while it runs."""
+compiled = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Machine code that only other machine code calls."""
+entry = njit(cache=True, nogil=True, error_model="numpy")
+"""Machine code that Python calls, kept on disk; other threads go on while it runs."""
 
 
 @compiled
@@ -163,3 +165,15 @@ def mixed_seconds(p: PackedSteps, running: float, context: float, new_tokens: fl
         total += decodes * max(p.line[i, 1] + p.line[i, 2] * context,
                                p.line[i, 3] + p.line[i, 4] * context)
     return p.one[k.T_SCALE] * total
+
+
+@entry
+def step_seconds(p: PackedSteps, running: float, context: float, new_tokens: float, cached: float,
+                 prompts: int, logits: float) -> float:
+    """A step with ``prompts`` equal prompt parts of ``new_tokens`` in all [s]."""
+    compute, memory = 0.0, 0.0
+    for _ in range(prompts):
+        c, m = prompt_work(p, new_tokens / prompts, cached)
+        compute += c
+        memory += m
+    return mixed_seconds(p, running, context, new_tokens, float(prompts), logits, compute, memory)
