@@ -1028,13 +1028,12 @@ def receive(st: State, s: int, r: int, sent_s: float) -> float:
 
 
 @compiled
-def lose(cf: Config, st: State, s: int, back: float) -> int:
-    """A server goes down until ``back``: the chain of the requests that it held."""
+def lose(cf: Config, st: State, s: int, back: float, first: int) -> int:
+    """A server goes down until ``back``; what it held goes before ``first`` in a chain."""
     q = st.server_i[s, k.S_POOL]
     st.server_i[s, k.S_UP] = 0
     st.server_f[s, k.S_DOWN_UNTIL_S] = max(st.server_f[s, k.S_DOWN_UNTIL_S], back)
     st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], st.server_f[s, k.S_DOWN_UNTIL_S])
-    first = -1
     while st.server_i[s, k.S_RUN_TAIL] >= 0:
         r = st.server_i[s, k.S_RUN_TAIL]
         key = forget_steps(st, s, r, cf.run_i[k.C_COUNT])
@@ -1073,12 +1072,12 @@ def run_events(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: Pack
     lost, lost_s = -1, 0.0
     over = False
     while not over:
-        action, index, q, count, now = ARRIVAL, 0, 0, 0, 0.0
+        action, index, q, count, now, again = ARRIVAL, 0, 0, 0, 0.0, False
         i = st.run_i[k.N_ARRIVED]
         arrival = cf.arrival_s[i] if i < total else math.inf
         event = st.event_key[0] if st.run_i[k.N_EVENTS] > 0 else math.inf
         if lost >= 0:
-            index, now = lost, lost_s
+            index, now, again = lost, lost_s, True
             st.server_i[st.request_i[index, k.R_SERVER], k.S_LOAD] -= 1
             lost = st.request_i[index, k.R_NEXT]
             st.request_i[index, k.R_NEXT] = -1
@@ -1109,7 +1108,10 @@ def run_events(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: Pack
                 st.server_i[st.request_i[index, k.R_SENT_FROM], k.S_LOAD] -= 1
             count = candidates(cf, st, q, order)
         elif action == FAILURE:
-            order[0], count = st.failing[index], 1
+            q = st.server_i[st.failing[index], k.S_POOL]
+            count = cf.pool_i[q, k.Q_RANKS]
+            for at in range(count):
+                order[at] = st.failing[index] + at
         for at in range(count):
             if cf.pool_i[st.server_i[order[at], k.S_POOL], k.Q_SCHEDULER] != PREFILL:
                 advance(cf, st, p0, p1, d0, d1, order[at], now)
@@ -1125,15 +1127,23 @@ def run_events(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: Pack
         elif action == WAKE:
             waking = index
         elif action == FAILURE:
-            lost, lost_s = lose(cf, st, st.failing[index], st.back_s[index]), now
+            lost_s = now
+            for at in range(count):
+                lost = lose(cf, st, order[at], st.back_s[index], lost)
         elif action == RECOVERY:
             s = st.failing[index]
             if now >= st.server_f[s, k.S_DOWN_UNTIL_S]:
-                st.server_i[s, k.S_UP] = 1
-                st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], now)
-                waking = s
+                for rank in range(cf.pool_i[st.server_i[s, k.S_POOL], k.Q_RANKS]):
+                    st.server_i[s + rank, k.S_UP] = 1
+                    now_s = max(st.server_f[s + rank, k.S_NOW_S], now)
+                    st.server_f[s + rank, k.S_NOW_S] = now_s
+                    if cf.pool_i[st.server_i[s, k.S_POOL], k.Q_SCHEDULER] == PREFILL:
+                        launch(cf, st, p0, s + rank, now)
         if waking >= 0 and cf.pool_i[st.server_i[waking, k.S_POOL], k.Q_SCHEDULER] == PREFILL:
-            launch(cf, st, p0, waking, now)
+            if again:  # all that was lost queues before a pass begins
+                push_event(st, now, WAKE + 8 * waking)
+            else:
+                launch(cf, st, p0, waking, now)
 
 
 @entry

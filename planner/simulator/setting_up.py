@@ -48,7 +48,7 @@ def config_of(fleet: SimulatedFleet, requests: RequestTable, options: Simulation
     pool_i = np.array([[
         SCHEDULER_CODES[p.scheduler], row * servers[0], servers[row], p.max_sequences,
         p.token_budget, p.prompts_per_pass, p.memory.block_tokens, len(p.memory.windows),
-        p.draft_tokens if p.draft is not None else 0, grows(p)]
+        p.draft_tokens if p.draft is not None else 0, grows(p), p.ranks]
         for row, p in enumerate(pools)], dtype=np.int64)
     pool_f = np.array([[p.occupancy, expected_tokens(p), p.memory.capacity_bytes,
                         math.ceil(p.memory.state_bytes)] for p in pools], dtype=np.float64)
@@ -138,14 +138,11 @@ def _statuses(requests: RequestTable, cf: Config) -> Ints:
 
 def _server_failures(fleet: SimulatedFleet, failures: tuple[Failure, ...], cf: Config
                      ) -> list[tuple[float, int, float]]:
-    """Start [s], server and end [s] of every failure, rank by rank."""
-    rows = []
-    for failure in failures:
-        ranks = fleet.pools[failure.pool].ranks
-        first = int(cf.pool_i[failure.pool, k.Q_FIRST_SERVER]) + failure.replica * ranks
-        at = float(cf.run_f[k.C_START_S]) + failure.at_s
-        rows += [(at, first + rank, at + failure.duration_s) for rank in range(ranks)]
-    return sorted(rows)
+    """Start [s], first server of the replica and end [s] of every failure."""
+    start = float(cf.run_f[k.C_START_S])
+    return sorted(
+        (start + f.at_s, int(cf.pool_i[f.pool, k.Q_FIRST_SERVER])
+         + f.replica * fleet.pools[f.pool].ranks, start + f.at_s + f.duration_s) for f in failures)
 
 
 def _schedule(state: State, failures: list[tuple[float, int, float]]) -> None:

@@ -188,8 +188,10 @@ class Plain:
         return total
 
     def used(self, server: Server, ahead: int = 0) -> float:
-        """[B] of the running requests, ``ahead`` tokens from now."""
-        return sum(self.bytes_of(server.pool, j, j.context + ahead) for j in server.running)
+        """[B] of the running requests, ``ahead`` tokens from now, and of a prompt in chunks."""
+        partial = [server.partial] if server.partial else []
+        return (sum(self.bytes_of(server.pool, j, j.context + ahead) for j in server.running)
+                + sum(self.bytes_of(server.pool, j, j.context + 1) for j in partial))
 
     def may_admit(self, server: Server, job: Job, others: list[Job], ahead: int = 0) -> bool:
         pool = self.pool(server)
@@ -350,18 +352,19 @@ class Plain:
         pool = self.fleet.pools[failure.pool]
         group = [s for s in self.servers if s.pool == failure.pool]
         first = failure.replica * pool.ranks
-        for server in group[first : first + pool.ranks]:
-            back = start + failure.at_s + failure.duration_s
-            self.at(start + failure.at_s, lambda now, s=server, b=back: self.fail(s, now, b))
-            self.at(back, lambda now, s=server: self.recover(s, now))
+        ranks = group[first : first + pool.ranks]
+        back = start + failure.at_s + failure.duration_s
+        self.at(start + failure.at_s, lambda now: self.fail(ranks, now, back))
+        self.at(back, lambda now: self.recover(ranks, now))
 
-    def fail(self, server: Server, now: float, back: float) -> None:
-        server.up = False
-        server.down_until = max(server.down_until, back)
-        server.now = max(server.now, server.down_until)
-        lost = list(self._held(server))
-        server.running, server.partial, server.waiting = [], None, []
-        for job in lost:
+    def fail(self, ranks: list[Server], now: float, back: float) -> None:
+        lost = [(s, job) for s in reversed(ranks) for job in self._held(s)]
+        for server in ranks:
+            server.up = False
+            server.down_until = max(server.down_until, back)
+            server.now = max(server.now, server.down_until)
+            server.running, server.partial, server.waiting = [], None, []
+        for server, job in lost:
             server.load -= 1
             job.retries += 1
             self.send_in(job, now)
@@ -373,7 +376,8 @@ class Plain:
             yield server.partial
         yield from server.running
 
-    def recover(self, server: Server, now: float) -> None:
-        if now >= server.down_until:
-            server.up = True
-            server.now = max(server.now, now)
+    def recover(self, ranks: list[Server], now: float) -> None:
+        for server in ranks:
+            if now >= server.down_until:
+                server.up = True
+                server.now = max(server.now, now)

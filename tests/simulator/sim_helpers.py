@@ -24,12 +24,13 @@ AFFINE = (0.011, 3e-5, 1e-5, 2e-8)
 """[s] of a step, per prompt token, per sequence, per token of context: a small model."""
 
 
-def deployment(model: str = "llama-3.1-8b", gpu: str = "h100-sxm-80gb", weights: str = "bf16",
+def deployment(model: str = "llama-3.1-8b", gpu: str = "h100-sxm-80gb", weights: str = "",
                engine: str = "vllm", fidelity: str = "operator", plain: bool = True,
                **layout: int) -> Deployment:
     """One replica; ``plain`` takes away the engine's output path, which no simulation has."""
     catalog = shipped_catalog()
     llm, chip = catalog.llm(model), catalog.gpu(gpu)
+    weights = weights or llm.native_precision
     profile = catalog.engine(engine, chip, weights)
     if plain:
         profile = replace(profile, ttft_scale=1.0, request_s=0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from plain_simulation import Plain, affine, of_model
@@ -32,7 +34,8 @@ FLEETS = {
     "two pools": two_pools(prompts_per_pass=3),
     "two pools, tight memory": two_pools({"memory": memory(TIGHT)}),
 }
-FAILURES = (Failure(2.0, 1.5), Failure(4.0, 3.0, 0, 1), Failure(4.5, 0.5, 0, 0))
+FAILURES = (Failure(2.0, 1.5, -1), Failure(4.0, 3.0, -1, 1), Failure(4.5, 0.5, 0, 0))
+"""Pool -1 stands for the last one."""
 
 
 def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
@@ -62,6 +65,7 @@ def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
 @pytest.mark.parametrize("name", FLEETS)
 def test_equal_on_affine_steps(name, router, failures):
     fleet, step = FLEETS[name], affine(*AFFINE)
+    failures = tuple(replace(f, pool=f.pool % len(fleet.pools)) for f in failures)
     options = SimulationOptions(router, warmup_share=0.0, failures=failures)
     happened = [compare(fleet, Plain(fleet, [step, step], requests, router, failures), requests,
                         options) for requests in (table(seed=s, rate=14.0) for s in range(3))]
