@@ -2,8 +2,8 @@
 
 A plan is closed form; this is its referee. :func:`simulate` serves a table of requests
 (:mod:`~planner.simulator.table`, :mod:`~planner.simulator.generate`) on a fleet
-(:mod:`~planner.simulator.fleet`) and returns what each request saw. The compiled loop is loaded when
-the first simulation runs, not on import.
+(:mod:`~planner.simulator.fleet`) and returns what each request saw. The compiled loop
+is loaded when the first simulation runs, not on import.
 
 Examples
 --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,13 @@ from planner.fleet import Fleet
 from planner.kv_cache import heads_per_rank
 from planner.llm import Llm
 from planner.memory import MemoryBudget, memory_budget, stage_share
-from planner.requests import Limits, Speculative
+from planner.requests import Speculative
 from planner.roofline import Deployment, StepModel
 from planner.setups.base import accepted_tokens
 from planner.setups.disaggregated import PrefillPool
 from planner.simulator.steps import NO_LIMIT, Steps, steps_of
 from planner.sizing import Pool, Sized
+from planner.units import bytes_to_gib
 from planner.workload import Slo
 
 SCHEDULERS = ("static", "prefill_first", "chunked", "prefill", "decode")
@@ -243,7 +244,7 @@ def kv_memory(deployment: Deployment, budget: MemoryBudget) -> KvMemory:
     """
     if not budget.fits:
         raise InvalidValue("the model does not fit: the KV pool is "
-                           f"{budget.kv_pool_bytes / 2**30:.1f} GiB", "/pools")
+                           f"{bytes_to_gib(budget.kv_pool_bytes):.1f} GiB", "/pools")
     d = deployment
     windows, sizes = _cache_kinds(d, d.layout.tensor)
     stage = stage_share(d.llm.layers, d.layout.pipeline)
@@ -283,8 +284,7 @@ def kv_transfer(source: Deployment, target: Deployment) -> KvTransfer:
 
 
 def fleet_of(option: Sized | Fleet, slos: tuple[Slo, ...] | None = None, *, spares: bool = False,
-             speculative: Speculative | None = None, draft: Llm | None = None,
-             limits: Limits | None = None) -> SimulatedFleet:
+             speculative: Speculative | None = None, draft: Llm | None = None) -> SimulatedFleet:
     """The fleet that a planned option describes, of one region.
 
     Parameters
@@ -294,19 +294,14 @@ def fleet_of(option: Sized | Fleet, slos: tuple[Slo, ...] | None = None, *, spar
     slos : tuple of Slo, optional
         Targets; those that the option was sized for when None.
     spares : bool
-        Whether spare replicas (of a :class:`planner.fleet.Fleet`) serve too. The plan's promises are
-        made without them.
+        Whether spare replicas (of a :class:`planner.fleet.Fleet`) serve too. The plan's promises
+        are made without them.
     speculative, draft : optional
         As in the plan request.
-    limits : Limits, optional
-        Unused memory limits are taken from the option's own tables.
     """
     sized = option.sized if isinstance(option, Fleet) else option
     more = option.pools[0].spare_replicas if spares and isinstance(option, Fleet) else 0
     pools = tuple(_planned_pool(sized.setup, p, more, speculative, draft) for p in sized.pools)
-    if limits is not None and limits.max_sequences:
-        pools = tuple(replace(p, max_sequences=min(p.max_sequences, limits.max_sequences))
-                      for p in pools)
     transfer = None
     if sized.setup == "disaggregated":
         transfer = kv_transfer(*(p.deployment for p in sized.pools))

@@ -16,9 +16,6 @@ from planner.errors import InvalidValue
 from planner.simulator.table import Array, Counts, RequestTable, request_table
 from planner.workload import Lengths, Workload
 
-PROFILE_STEPS = 24
-"""Hours of a diurnal profile."""
-
 
 def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> Array:
     """Arrivals [s] with exponential gaps."""
@@ -42,7 +39,7 @@ def gamma_arrivals(rate_per_s: float, cv: float, count: int, seed: int = 0) -> A
         return np.arange(1.0, count + 1.0) / rate_per_s
     shape = 1.0 / cv**2
     gaps = _stream(seed, 0).gamma(shape, 1.0 / (shape * rate_per_s), count)
-    return np.cumsum(gaps)
+    return np.asarray(np.cumsum(gaps))
 
 
 def on_off_arrivals(rate_per_s: float, on_s: float, off_s: float, count: int, seed: int = 0
@@ -67,7 +64,7 @@ def on_off_arrivals(rate_per_s: float, on_s: float, off_s: float, count: int, se
     ends = np.cumsum(bursts)
     pauses = np.cumsum(rng.exponential(off_s, len(ends)))
     before = np.searchsorted(ends, busy)
-    return busy + np.concatenate([[0.0], pauses])[before]
+    return np.asarray(busy + np.concatenate([[0.0], pauses])[before])
 
 
 def diurnal_arrivals(rate_per_s: float, profile: ArrayLike, count: int, seed: int = 0,
@@ -116,8 +113,7 @@ def draw_lengths(lengths: Lengths, count: int, rng: np.random.Generator) -> Coun
 def lognormal_parameters(lengths: Lengths) -> tuple[float, float]:
     """Mean and deviation of ln(tokens) of binned log-normal lengths.
 
-    The bin that holds the median and the share below the mean fix them: P(X < mean) = Phi(sigma/2).
-    The binned points lie at conditional means, so sigma is found by matching the bins below p90.
+    Of a log-normal cut at its quantile z, the share Phi(z - sigma) of the mean lies below the cut.
     """
     mean = lengths.mean
     edges = np.concatenate([[0.0], np.cumsum(lengths.weights)])
@@ -165,4 +161,4 @@ def _positive(value: float, name: str) -> None:
 def rates_of(arrival_s: NDArray[np.float64], bin_s: float) -> Array:
     """Arrivals per second [1/s] in bins of ``bin_s``, from the first arrival on."""
     place = ((arrival_s - arrival_s[0]) // bin_s).astype(np.int64)
-    return np.bincount(place) / bin_s
+    return np.asarray(np.bincount(place) / bin_s)

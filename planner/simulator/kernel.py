@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 from planner.simulator import columns as k
 from planner.simulator.arrays import (
     ARRIVAL,
@@ -320,14 +321,22 @@ def start_growing(cf: Config, st: State, s: int, q: int, r: int) -> None:
             st.phase[s, g, place] += 1
             st.growing[s, g] += 1
             if tokens + st.request_i[r, k.R_LEFT] > cf.windows[q, g]:
-                push_step(st, s, st.server_i[s, k.S_STEP] + int(cf.windows[q, g]) - tokens,
-                          r + (g + 1) * cf.run_i[k.C_COUNT])
+                push_step(
+                    st,
+                    s,
+                    st.server_i[s, k.S_STEP] + int(cf.windows[q, g]) - tokens,
+                    r + (g + 1) * cf.run_i[k.C_COUNT],
+                )
 
 
 @compiled
 def stop_growing(cf: Config, st: State, s: int, q: int, r: int, g: int) -> None:
     """A sequence has filled a window, or leaves."""
-    st.phase[s, g, (int(st.request_f[r, k.R_CONTEXT]) - st.request_i[r, k.R_JOINED]) % cf.pool_i[q, k.Q_BLOCK]] -= 1
+    st.phase[
+        s,
+        g,
+        (int(st.request_f[r, k.R_CONTEXT]) - st.request_i[r, k.R_JOINED]) % cf.pool_i[q, k.Q_BLOCK],
+    ] -= 1
     st.growing[s, g] -= 1
 
 
@@ -396,7 +405,9 @@ def _thin_out(st: State, s: int) -> int:
 @compiled
 def close_gaps(st: State, s: int, r: int) -> None:
     """Read the gaps of a request that stops decoding."""
-    st.request_f[r, k.R_WORST_GAP_S] = max(st.request_f[r, k.R_WORST_GAP_S], largest_gap(st, s, st.request_i[r, k.R_GAP_SINCE]))
+    st.request_f[r, k.R_WORST_GAP_S] = max(
+        st.request_f[r, k.R_WORST_GAP_S], largest_gap(st, s, st.request_i[r, k.R_GAP_SINCE])
+    )
     st.request_i[r, k.R_LATE_GAPS] += st.server_i[s, k.S_LATE] - st.request_i[r, k.R_LATE_SINCE]
 
 
@@ -404,8 +415,9 @@ def close_gaps(st: State, s: int, r: int) -> None:
 
 
 @compiled
-def account(cf: Config, st: State, q: int, start: float, end: float, running: float,
-            kv_bytes: float) -> None:
+def account(
+    cf: Config, st: State, q: int, start: float, end: float, running: float, kv_bytes: float
+) -> None:
     """Add a busy stretch to the bins of the timeline and to the sums."""
     st.sums[q, 0] += end - start
     st.sums[q, 1] += running * (end - start)
@@ -443,7 +455,9 @@ def join(cf: Config, st: State, s: int, q: int, r: int) -> None:
 @compiled
 def context_now(st: State, s: int, r: int) -> float:
     """[token] of a running request."""
-    return st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (st.server_i[s, k.S_STEP] - st.request_i[r, k.R_JOINED])
+    return st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (
+        st.server_i[s, k.S_STEP] - st.request_i[r, k.R_JOINED]
+    )
 
 
 @compiled
@@ -504,7 +518,9 @@ def preempt(cf: Config, st: State, s: int, q: int) -> None:
     """The latest admitted gives its blocks up and is computed again later, prompt and answer."""
     r = st.server_i[s, k.S_RUN_TAIL]
     key = forget_steps(st, s, r, cf.run_i[k.C_COUNT])
-    final = st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (key - st.request_i[r, k.R_JOINED])
+    final = st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (
+        key - st.request_i[r, k.R_JOINED]
+    )
     tokens = leave(cf, st, s, q, r, final)
     st.request_i[r, k.R_LEFT] = key - st.server_i[s, k.S_STEP]
     was_fresh = False
@@ -529,8 +545,9 @@ def preempt(cf: Config, st: State, s: int, q: int) -> None:
 
 
 @compiled
-def after_steps(cf: Config, st: State, s: int, q: int, steps: int, first_s: float, rise_s: float
-                ) -> None:
+def after_steps(
+    cf: Config, st: State, s: int, q: int, steps: int, first_s: float, rise_s: float
+) -> None:
     """Book ``steps`` decode steps, the first of ``first_s`` seconds and each ``rise_s`` longer."""
     start = st.server_f[s, k.S_NOW_S]
     end_first = start + first_s
@@ -557,11 +574,21 @@ def after_steps(cf: Config, st: State, s: int, q: int, steps: int, first_s: floa
     st.server_i[s, k.S_FRESH_COUNT] = 0
     if steps > 1:
         remember_gap(st, s, max(last_s, first_s + rise_s))
-        st.server_i[s, k.S_LATE] += _late_steps(first_s + rise_s, rise_s, steps - 1, cf.run_f[k.C_GAP_LIMIT_S])
+        st.server_i[s, k.S_LATE] += _late_steps(
+            first_s + rise_s, rise_s, steps - 1, cf.run_f[k.C_GAP_LIMIT_S]
+        )
         _count_run(cf, st, first_s + rise_s, rise_s, steps - 1, st.server_i[s, k.S_RUNNING])
     before = st.server_f[s, k.S_USED_BYTES]
     grow_memory(cf, st, s, q, steps)
-    account(cf, st, q, start, end, float(st.server_i[s, k.S_RUNNING]), (before + st.server_f[s, k.S_USED_BYTES]) / 2.0)
+    account(
+        cf,
+        st,
+        q,
+        start,
+        end,
+        float(st.server_i[s, k.S_RUNNING]),
+        (before + st.server_f[s, k.S_USED_BYTES]) / 2.0,
+    )
     st.server_f[s, k.S_CONTEXTS] += st.server_f[s, k.S_GROWTH] * steps
     st.server_i[s, k.S_STEP] += steps
     st.pool_i[q, k.P_ITERATIONS] += steps
@@ -587,13 +614,14 @@ def _late_steps(first_s: float, rise_s: float, steps: int, limit_s: float) -> in
         return steps
     if rise_s <= 0.0 or first_s + rise_s * (steps - 1) <= limit_s:
         return 0
-    within = int(math.floor((limit_s - first_s) / rise_s)) + 1
+    within = math.floor((limit_s - first_s) / rise_s) + 1
     return max(0, steps - within)
 
 
 @compiled
-def _count_run(cf: Config, st: State, first_s: float, rise_s: float, steps: int, weight: int
-               ) -> None:
+def _count_run(
+    cf: Config, st: State, first_s: float, rise_s: float, steps: int, weight: int
+) -> None:
     """Count a run of gaps that grow by ``rise_s``, in pieces of a fraction of a bin."""
     if not st.run_i[k.N_COUNTING]:
         return
@@ -607,8 +635,9 @@ def _count_run(cf: Config, st: State, first_s: float, rise_s: float, steps: int,
 
 
 @compiled
-def decode_run(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
-               ) -> bool:
+def decode_run(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
+) -> bool:
     """Decode steps until something happens: a finish, a full window, the time ``until`` (the step
     that contains it still runs), or memory runs out; False when a sequence had to be preempted."""
     steps = st.step_key[s, 0] - st.server_i[s, k.S_STEP]
@@ -625,14 +654,15 @@ def decode_run(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int
     seconds, slope, end = decode_line(p, base, n, context)
     if cf.pool_i[q, k.Q_DRAFT_TOKENS] > 0:
         other, other_slope, other_end = decode_line(
-            draft, batch_seconds(draft, decodes_of(draft, n), 0.0, 0.0, 0.0), n, context)
+            draft, batch_seconds(draft, decodes_of(draft, n), 0.0, 0.0, 0.0), n, context
+        )
         seconds += cf.pool_i[q, k.Q_DRAFT_TOKENS] * other
         slope += cf.pool_i[q, k.Q_DRAFT_TOKENS] * other_slope
         end = min(end, other_end)
     grows = st.server_f[s, k.S_GROWTH] / n
     steps = min(steps, fits)
     if context + grows * (steps - 1) > end:
-        steps = min(steps, int(math.floor((end - context) / grows)) + 1)
+        steps = min(steps, math.floor((end - context) / grows) + 1)
     rise = slope * grows
     left = until - st.server_f[s, k.S_NOW_S]
     if seconds * steps + rise * (steps * (steps - 1) / 2.0) > left:
@@ -649,7 +679,7 @@ def _steps_begun(first_s: float, rise_s: float, left_s: float, most: int) -> int
     else:
         b = first_s - rise_s / 2.0
         guess = (-b + math.sqrt(b * b + 2.0 * rise_s * left_s)) / rise_s
-    steps = min(max(int(math.ceil(guess)), 1), most)
+    steps = min(max(math.ceil(guess), 1), most)
     while steps > 1 and _span(first_s, rise_s, steps - 1) >= left_s:
         steps -= 1
     while steps < most and _span(first_s, rise_s, steps) < left_s:
@@ -732,15 +762,24 @@ def pack(cf: Config, st: State, s: int, q: int) -> int:
 
 
 @compiled
-def prefill_first_step(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
-                       ) -> None:
+def prefill_first_step(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
+) -> None:
     """Whole waiting prompts first, then decodes."""
     count = pack(cf, st, s, q)
     if count:
         seconds = prefill_pass(cf, st, p, s, q, count)
         start, held = st.server_f[s, k.S_NOW_S], seconds * cf.pool_f[q, k.Q_OCCUPANCY]
         end = start + held
-        account(cf, st, q, start, end, float(st.server_i[s, k.S_RUNNING] + count), st.server_f[s, k.S_USED_BYTES])
+        account(
+            cf,
+            st,
+            q,
+            start,
+            end,
+            float(st.server_i[s, k.S_RUNNING] + count),
+            st.server_f[s, k.S_USED_BYTES],
+        )
         st.server_f[s, k.S_NOW_S] = end
         st.pool_i[q, k.P_PASSES] += 1
         for i in range(count):
@@ -753,8 +792,9 @@ def prefill_first_step(cf: Config, st: State, p: PackedSteps, draft: PackedSteps
 
 
 @compiled
-def chunked_step(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
-                 ) -> None:
+def chunked_step(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, until: float
+) -> None:
     """Every decode, and prompt tokens in what is left of the budget."""
     n = st.server_i[s, k.S_RUNNING]
     if n > 0 and st.server_i[s, k.S_WAIT_HEAD] < 0 and st.server_i[s, k.S_PARTIAL] < 0:
@@ -771,7 +811,9 @@ def chunked_step(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: i
     while space >= 1.0:
         r = st.server_i[s, k.S_PARTIAL]
         if r < 0:
-            if st.server_i[s, k.S_WAIT_HEAD] < 0 or not may_admit(cf, st, s, q, st.server_i[s, k.S_WAIT_HEAD], ready):
+            if st.server_i[s, k.S_WAIT_HEAD] < 0 or not may_admit(
+                cf, st, s, q, st.server_i[s, k.S_WAIT_HEAD], ready
+            ):
                 break
             r = admit(cf, st, s, q)
             st.server_i[s, k.S_PARTIAL] = r
@@ -796,12 +838,19 @@ def chunked_step(cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: i
             decode_run(cf, st, p, draft, s, q, next_ready(st, s, until))
         return
     context = st.server_f[s, k.S_CONTEXTS] / n if n > 0 else 0.0
-    seconds = mixed_seconds(p, float(n), context, tokens, float(parts), float(ready), compute,
-                            memory)
+    seconds = mixed_seconds(
+        p, float(n), context, tokens, float(parts), float(ready), compute, memory
+    )
     if n > 0 and cf.pool_i[q, k.Q_DRAFT_TOKENS] > 0:
-        seconds += cf.pool_i[q, k.Q_DRAFT_TOKENS] * decode_line(
-            draft, batch_seconds(draft, decodes_of(draft, float(n)), 0.0, 0.0, 0.0), float(n),
-            context)[0]
+        seconds += (
+            cf.pool_i[q, k.Q_DRAFT_TOKENS]
+            * decode_line(
+                draft,
+                batch_seconds(draft, decodes_of(draft, float(n)), 0.0, 0.0, 0.0),
+                float(n),
+                context,
+            )[0]
+        )
     for i in range(parts):
         st.request_f[st.chunks[s, i], k.R_OWN_PREFILL_S] += seconds
     st.pool_i[q, k.P_PASSES] += 1
@@ -825,7 +874,9 @@ def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
     The batch keeps its size: answers that are done are padded, and their blocks stay.
     """
     count = 0
-    while st.server_i[s, k.S_WAIT_HEAD] >= 0 and may_admit(cf, st, s, q, st.server_i[s, k.S_WAIT_HEAD], count):
+    while st.server_i[s, k.S_WAIT_HEAD] >= 0 and may_admit(
+        cf, st, s, q, st.server_i[s, k.S_WAIT_HEAD], count
+    ):
         st.packed[s, count] = admit(cf, st, s, q)
         count += 1
     start = st.server_f[s, k.S_NOW_S]
@@ -860,7 +911,7 @@ def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
         run = st.step_key[s, 0] - done
         grows = cf.pool_f[q, k.Q_YIELDS]
         if context + grows * (run - 1) > end:
-            run = min(run, int(math.floor((end - context) / grows)) + 1)
+            run = min(run, math.floor((end - context) / grows) + 1)
         rise = slope * grows
         remember_gap(st, s, first + rise * (run - 1))
         st.server_i[s, k.S_LATE] += _late_steps(first, rise, run, cf.run_f[k.C_GAP_LIMIT_S])
@@ -880,8 +931,16 @@ def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
 
 
 @compiled
-def advance(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps, d1: PackedSteps, s: int,
-            until: float) -> None:
+def advance(
+    cf: Config,
+    st: State,
+    p0: PackedSteps,
+    p1: PackedSteps,
+    d0: PackedSteps,
+    d1: PackedSteps,
+    s: int,
+    until: float,
+) -> None:
     """Play a server: every step that begins before ``until``."""
     q = st.server_i[s, k.S_POOL]
     while st.server_f[s, k.S_NOW_S] < until:
@@ -889,7 +948,9 @@ def advance(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedS
         if st.server_i[s, k.S_RUNNING] == 0 and st.server_i[s, k.S_PARTIAL] < 0:
             if head < 0:
                 return
-            st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], st.request_f[head, k.R_READY_S])
+            st.server_f[s, k.S_NOW_S] = max(
+                st.server_f[s, k.S_NOW_S], st.request_f[head, k.R_READY_S]
+            )
             if st.server_f[s, k.S_NOW_S] >= until:
                 return
         kind = cf.pool_i[q, k.Q_SCHEDULER]
@@ -905,7 +966,11 @@ def advance(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedS
 @compiled
 def launch(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
     """A free prefill replica takes what waits; hand-overs follow."""
-    if st.server_f[s, k.S_NOW_S] > now or st.server_i[s, k.S_WAIT_HEAD] < 0 or not st.server_i[s, k.S_UP]:
+    if (
+        st.server_f[s, k.S_NOW_S] > now
+        or st.server_i[s, k.S_WAIT_HEAD] < 0
+        or not st.server_i[s, k.S_UP]
+    ):
         return
     st.server_f[s, k.S_NOW_S] = now
     count, tokens = 0, 0.0
@@ -1037,8 +1102,9 @@ def lose(cf: Config, st: State, s: int, back: float, first: int) -> int:
     while st.server_i[s, k.S_RUN_TAIL] >= 0:
         r = st.server_i[s, k.S_RUN_TAIL]
         key = forget_steps(st, s, r, cf.run_i[k.C_COUNT])
-        final = (st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS]
-                 * (key - st.request_i[r, k.R_JOINED]))
+        final = st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (
+            key - st.request_i[r, k.R_JOINED]
+        )
         leave(cf, st, s, q, r, final)
         st.request_i[r, k.R_NEXT] = first
         first = r
@@ -1061,8 +1127,15 @@ def lose(cf: Config, st: State, s: int, back: float, first: int) -> int:
 
 
 @compiled
-def run_events(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps,
-               d1: PackedSteps, upto: int) -> None:
+def run_events(
+    cf: Config,
+    st: State,
+    p0: PackedSteps,
+    p1: PackedSteps,
+    d0: PackedSteps,
+    d1: PackedSteps,
+    upto: int,
+) -> None:
     """Run to the arrival of request ``upto``; to the end when there is none.
 
     Each turn takes the next event, brings the servers that it concerns up to its time, then acts.
@@ -1167,11 +1240,20 @@ def _stored_under(sources: str) -> Callable[..., None]:
     The compiler keys what it stores by the file of the function, and by what the function closes
     over: so by the digest of every module that goes into it.
     """
+
     @entry
-    def play(cf: Config, st: State, p0: PackedSteps, p1: PackedSteps, d0: PackedSteps,
-             d1: PackedSteps, upto: int) -> None:
+    def play(
+        cf: Config,
+        st: State,
+        p0: PackedSteps,
+        p1: PackedSteps,
+        d0: PackedSteps,
+        d1: PackedSteps,
+        upto: int,
+    ) -> None:
         if len(sources) > 0:
             run_events(cf, st, p0, p1, d0, d1, upto)
+
     return play
 
 

@@ -50,8 +50,8 @@ def simulate(fleet: SimulatedFleet, requests: RequestTable,
 
     Notes
     -----
-    The first run on a machine compiles the event loop and stores it (about half a minute); later
-    ones load it. Same fleet, requests and options: the same result, bit for bit.
+    The first run on a machine compiles the event loop and stores it (one to two minutes of one
+    core); later ones load it. Same fleet, requests and options: the same result, bit for bit.
     """
     options.check(p.replicas for p in fleet.pools)
     _check(fleet)
@@ -135,16 +135,18 @@ def _sums(pool: SimulatedPool, q: int, cf: Config, st: State, span_s: float) -> 
     servers = int(cf.pool_i[q, k.Q_SERVERS])
     busy, running, held = (float(x) for x in st.sums[q])
     room = float(cf.pool_f[q, k.Q_CAPACITY_BYTES])
+    taken, freed = st.pool_f[q, [k.P_ALLOCATED_BYTES, k.P_FREED_BYTES]].tolist()
     return PoolSums(
-        pool.role, pool.gpu, servers, pool.gpus, busy / span_s / servers, running / span_s / servers,
-        held / span_s / servers / room if np.isfinite(room) else 0.0, int(st.pool_i[q, k.P_ITERATIONS]),
-        int(st.pool_i[q, k.P_PASSES]), float(st.pool_f[q, k.P_ALLOCATED_BYTES]), float(st.pool_f[q, k.P_FREED_BYTES]), running)
+        pool.role, pool.gpu, servers, pool.gpus, busy / span_s / servers,
+        running / span_s / servers, held / span_s / servers / room if np.isfinite(room) else 0.0,
+        int(st.pool_i[q, k.P_ITERATIONS]), int(st.pool_i[q, k.P_PASSES]), taken, freed, running)
 
 
 def _timeline(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State, end_s: float
               ) -> dict[str, Any]:
     """Columns over equal bins of the arrivals; the last bin is the time after the last arrival."""
-    bins, start, bin_s = st.timeline.shape[1], *cf.run_f[[k.C_START_S, k.C_BIN_S]].tolist()
+    bins, start = st.timeline.shape[1], float(cf.run_f[k.C_START_S])
+    bin_s = float(cf.run_f[k.C_BIN_S])
     edges = start + bin_s * np.arange(bins + 1.0)
     edges[-1] = max(end_s, edges[-2] + 1e-12)
     width = np.diff(edges)

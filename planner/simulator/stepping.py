@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from numba import njit
 
@@ -10,9 +11,11 @@ from planner.simulator import columns as k
 from planner.simulator.arrays import PackedSteps
 from planner.simulator.steps import NO_LIMIT
 
-compiled = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+compiled: Any = njit(**_OPTIONS, **_NO_WRAPPERS)
 """Machine code that only other machine code calls."""
-entry = njit(cache=True, nogil=True, error_model="numpy")
+entry: Any = njit(cache=True, **_OPTIONS)
 """Machine code that Python calls, kept on disk; other threads go on while it runs."""
 
 
@@ -38,14 +41,19 @@ def expert_seconds(p: PackedSteps, tokens: float) -> float:
             touched = max(hit * p.expert[place, 5], 1e-12)
             rows = max(rows, tokens * p.one[k.T_RANKS] * p.expert[place, 4] / touched)
             place += 1
-        slow = (tiled(rows, p.one[k.T_TILE]) + p.one[k.T_HALF]) / max(rows, 1e-12) if rows > 0.0 else 1.0
+        slow = (
+            (tiled(rows, p.one[k.T_TILE]) + p.one[k.T_HALF]) / max(rows, 1e-12)
+            if rows > 0.0
+            else 1.0
+        )
         total += max(compute * slow, memory)
     return total
 
 
 @compiled
-def batch_seconds(p: PackedSteps, decodes: float, new_tokens: float, prompts: float, logits: float
-                  ) -> float:
+def batch_seconds(
+    p: PackedSteps, decodes: float, new_tokens: float, prompts: float, logits: float
+) -> float:
     """Everything of a step but attention [s]: what does not depend on contexts."""
     tokens = decodes * p.one[k.T_TOKENS_PER_DECODE] + new_tokens
     if tokens <= 0.0:
@@ -58,8 +66,13 @@ def batch_seconds(p: PackedSteps, decodes: float, new_tokens: float, prompts: fl
         total += expert_seconds(p, tokens)
     heads = decodes * p.one[k.T_TOKENS_PER_DECODE] + logits
     if heads > 0.0:
-        total += max(p.one[k.T_HEAD_S] * (tiled(heads, p.one[k.T_TILE]) + p.one[k.T_HALF]), p.one[k.T_HEAD_READ_S])
-    return total + max(p.one[k.T_STATE_TOKEN_S] * tokens, p.one[k.T_STATE_READ_S] * (decodes + prompts))
+        total += max(
+            p.one[k.T_HEAD_S] * (tiled(heads, p.one[k.T_TILE]) + p.one[k.T_HALF]),
+            p.one[k.T_HEAD_READ_S],
+        )
+    return total + max(
+        p.one[k.T_STATE_TOKEN_S] * tokens, p.one[k.T_STATE_READ_S] * (decodes + prompts)
+    )
 
 
 @compiled
@@ -102,8 +115,9 @@ def decodes_of(p: PackedSteps, running: float) -> float:
 
 
 @compiled
-def decode_line(p: PackedSteps, base_s: float, running: float, context: float
-                ) -> tuple[float, float, float]:
+def decode_line(
+    p: PackedSteps, base_s: float, running: float, context: float
+) -> tuple[float, float, float]:
     """A step of decodes alone at a mean context: seconds, slope per token of mean context, and the
     context up to which it is straight.
 
@@ -140,8 +154,16 @@ def whole_reads(p: PackedSteps, tokens: float) -> float:
 
 
 @compiled
-def mixed_seconds(p: PackedSteps, running: float, context: float, new_tokens: float, prompts: float,
-                  logits: float, compute_s: float, memory_s: float) -> float:
+def mixed_seconds(
+    p: PackedSteps,
+    running: float,
+    context: float,
+    new_tokens: float,
+    prompts: float,
+    logits: float,
+    compute_s: float,
+    memory_s: float,
+) -> float:
     """A step with decodes and prompt parts [s].
 
     ``compute_s`` and ``memory_s`` are the sums of :func:`prompt_work` over the parts.
@@ -162,14 +184,22 @@ def mixed_seconds(p: PackedSteps, running: float, context: float, new_tokens: fl
         i = 0
         while i < p.line.shape[0] - 1 and context >= p.line[i, 0]:
             i += 1
-        total += decodes * max(p.line[i, 1] + p.line[i, 2] * context,
-                               p.line[i, 3] + p.line[i, 4] * context)
+        total += decodes * max(
+            p.line[i, 1] + p.line[i, 2] * context, p.line[i, 3] + p.line[i, 4] * context
+        )
     return p.one[k.T_SCALE] * total
 
 
 @entry
-def step_seconds(p: PackedSteps, running: float, context: float, new_tokens: float, cached: float,
-                 prompts: int, logits: float) -> float:
+def step_seconds(
+    p: PackedSteps,
+    running: float,
+    context: float,
+    new_tokens: float,
+    cached: float,
+    prompts: int,
+    logits: float,
+) -> float:
     """A step with ``prompts`` equal prompt parts of ``new_tokens`` in all [s]."""
     compute, memory = 0.0, 0.0
     for _ in range(prompts):

@@ -1,18 +1,17 @@
 """The step time of an engine as numbers that a compiled loop can evaluate.
 
-:class:`planner.roofline.StepModel` stays the one model of the truth. Its terms are few and simple in
-what changes from step to step: sequences, their mean context, new tokens, prompts. This module reduces
-a model to the coefficients of those terms; the compiled evaluation in
-:mod:`planner.simulator.stepping` equals the model to 1e-12 (relative), for every kind of model,
+:class:`planner.roofline.StepModel` stays the one model of the truth. Its terms are few and simple
+in what changes from step to step: sequences, their mean context, new tokens, prompts. This module
+reduces a model to the coefficients of those terms; the compiled evaluation in
+:mod:`planner.simulator.stepping` equals the model to 1e-12 (relative) for every kind of model,
 layout and fidelity, which a test holds. Nothing is interpolated.
 
-In one point a simulation is finer than the plan: prompts that share a pass each count with their own
-length, where the plan takes them as equally long.
+In one point a simulation is finer than the plan: prompts that share a pass each count with their
+own length, where the plan takes them as equally long.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from planner.kv_cache import heads_per_rank, reading_streams
 from planner.llm import KvStream, Llm, Role
 from planner.precision import FORMATS, Format
-from planner.roofline import ACTIVATION_BYTES, Deployment, StepBatch, StepModel
+from planner.roofline import Deployment, StepBatch, StepModel
 
 Array = NDArray[np.float64]
 NO_LIMIT = 1e18
@@ -45,8 +44,7 @@ class Steps(NamedTuple):
     head_s, head_read_s : float
         The same of the LM head, per row with logits.
     expert : ndarray, shape (groups, 6)
-        Format index, [s] per row, [s] to read all experts, share k / E, k, E; read and row times are
-        of this rank.
+        Format index, [s] per row, [s] to read all experts, share k / E, k, E; times of this rank.
     ranks : float
         Data-parallel ranks that share the experts.
     state_token_s, state_read_s : float
@@ -57,8 +55,8 @@ class Steps(NamedTuple):
         Attention of one decoding sequence at mean context x up to ``line[:, 0]``: compute
         ``line[:, 1] + line[:, 2] x`` and memory ``line[:, 3] + line[:, 4] x`` [s].
     prompt : ndarray, shape (streams, 8)
-        Per prompt: [s] per pair, [s] per cached entry, [s] to read an entry, stride, window, limit of
-        keys a query, 1 when windows restart, memory [s] per prompt.
+        Per prompt: [s] per pair, [s] per cached entry, [s] to read an entry, stride, window, limit
+        of keys a query, 1 when windows restart, memory [s] per prompt.
     """
 
     whole: int
@@ -184,7 +182,7 @@ def _state(d: Deployment, rates: _Rates) -> tuple[float, float]:
 
 
 def _links(model: StepModel) -> tuple[float, float]:
-    """[s] per token and per step of collectives, sends and overheads, which are affine in tokens."""
+    """[s] per token and per step of links and overheads, which are affine in tokens."""
     far = 1e6
     few, many = (sum(float(t.other_s) for t in model.step(
         StepBatch(prefill_tokens=n, prefill_sequences=1.0)).terms) for n in (1.0, 1.0 + far))
@@ -274,9 +272,3 @@ def _napkin_caches(llm: Llm, kv: str, bandwidth: float) -> list[tuple[float, flo
     return [(NO_LIMIT if s.window is None else float(s.window),
              count * s.values_per_entry * s.value_bytes(kv) / s.stride / bandwidth)
             for count, s in llm.streams()]
-
-
-def weights_are_finite(steps: Steps) -> bool:
-    """Whether every coefficient is a number (a peak of 0 would make them infinite)."""
-    return all(bool(np.isfinite(x).all()) if isinstance(x, np.ndarray) else math.isfinite(x)
-               for x in steps)

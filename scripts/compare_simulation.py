@@ -1,0 +1,151 @@
+"""What plans promise against what a simulation of every request shows.
+
+Plans all examples and a grid of workloads, serves each option's own arrivals on the option's own
+fleet with the router that plans assume (random), and compares TTFT and TPOT. Prints the errors as
+markdown tables: promised over observed, minus one; negative is optimistic.
+
+    python -m scripts.compare_simulation            # examples and grid
+    python -m scripts.compare_simulation --grid 40  # fewer cases
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.api.plan_schema import parse_plan
+from planner.catalog.shipped import shipped_catalog
+from planner.planning import gather
+from planner.requests import PlanRequest
+from planner.search import search
+from planner.simulator import SimulationOptions, fleet_of, simulate, synthetic
+from planner.sizing import Sized
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+FIGURES = tuple(f"{metric} {level}" for metric in ("ttft", "tpot")
+                for level in ("mean", "p50", "p90", "p99"))
+REQUESTS = 12_000
+MODELS = (("llama-3.1-8b", "bf16"), ("llama-3.1-70b", "fp8"), ("qwen3-30b-a3b", "bf16"),
+          ("mixtral-8x7b-v0.1", "bf16"))
+SHAPES = ((1000, 3000, 200, 500), (1000, 1000, 200, 200), (3000, 6000, 150, 300),
+          (300, 900, 800, 2000))
+"""Mean and p95 of prompts and answers [token]."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One option: its case, set-up, load and error of each figure."""
+
+    case: str
+    setup: str
+    load: float
+    errors: dict[str, float]
+
+
+def document(model: str, weights: str, gpu: str, shape: tuple[float, ...], cv: float,
+             load: float) -> dict[str, Any]:
+    """A plan request of the grid; the load is the utilisation the plan may reach."""
+    prompt, prompt_p95, output, output_p95 = shape
+    slow = 3.0 if "70b" in model or prompt >= 3000 else 1.5
+    return {"model": model, "gpus": [gpu], "precisions": [{"weights": weights}],
+            "workload": {"requests_per_second": 20.0, "arrival_cv": cv,
+                         "prompt_tokens": {"mean": prompt, "p95": prompt_p95},
+                         "output_tokens": {"mean": output, "p95": output_p95}},
+            "slo": {"ttft_ms": 1000 * slow, "tpot_ms": 60},
+            "limits": {"target_utilization": load}}
+
+
+def grid(most: int) -> Iterator[tuple[str, PlanRequest]]:
+    """Up to ``most`` plan requests spread evenly over all combinations."""
+    every = list(itertools.product(MODELS, ("h100-sxm-80gb", "a100-sxm-80gb"), SHAPES,
+                                   (1.0, 2.0), (0.55, 0.7, 0.85)))
+    for place in np.unique(np.linspace(0, len(every) - 1, most).astype(int)):
+        (model, weights), gpu, shape, cv, load = every[place]
+        if gpu.startswith("a100") and weights == "fp8":
+            weights = "int8" if model == "" else "bf16"
+        name = f"{model} {gpu} {shape[0]}/{shape[2]} CV {cv:g} load {load:g}"
+        yield name, parse_plan(document(model, weights, gpu, shape, cv, load))
+
+
+def examples() -> Iterator[tuple[str, PlanRequest]]:
+    """The plan requests in ``examples/``."""
+    for file in sorted(EXAMPLES.glob("*.json")):
+        yield file.stem, parse_plan(json.loads(file.read_text(encoding="utf-8")))
+
+
+def compare(name: str, request: PlanRequest) -> Iterator[Seen]:
+    """Every option of a plan against its simulation."""
+    catalog = shipped_catalog()
+    resources, _ = gather(request, catalog)
+    for option in search(request, resources).sized:
+        yield observe(name, request, option)
+
+
+def observe(name: str, request: PlanRequest, option: Sized) -> Seen:
+    """One option against the mean of simulations of its own workload."""
+    workload = request.workload
+    fleet = fleet_of(option, workload.slos, speculative=request.speculative)
+    # Enough for the last replica to see a thousand requests, and for slow queues to settle.
+    replicas = max(p.replicas for p in fleet.pools)
+    count = int(min(max(REQUESTS, 1500 * replicas), 200_000))
+    seen = simulate(fleet, synthetic(workload, count, seed=11), SimulationOptions(seed=5))
+    promised = {"ttft": option.latencies.ttft_s, "tpot": option.latencies.tpot_s}
+    errors = {}
+    for figure in FIGURES:
+        metric, level = figure.split()
+        value = seen.figure_s(metric)[level]
+        if value:
+            errors[figure] = promised[metric][level] / value - 1.0
+    pool = max(option.pools, key=lambda p: p.rate_per_s / p.replicas / p.capacity_rps)
+    return Seen(name, option.setup, pool.rate_per_s / pool.replicas / pool.capacity_rps, errors)
+
+
+def table(rows: list[Seen]) -> Iterator[str]:
+    """Errors by set-up: median of the absolute errors, worst low, worst high, share over 10 %."""
+    by: dict[str, list[Seen]] = defaultdict(list)
+    for row in rows:
+        by[row.setup].append(row)
+        by["all"].append(row)
+    yield "| set-up | figure | n | median error | 5th | median signed | 95th | lowest | more than 25 % low |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for setup in sorted(by, key=lambda s: (s == "all", s)):
+        for figure in FIGURES:
+            errors = np.array([r.errors[figure] for r in by[setup] if figure in r.errors])
+            if errors.size:
+                low, middle, high = np.percentile(errors, (5, 50, 95))
+                yield (f"| {setup} | {figure} | {errors.size} | {np.median(abs(errors)):.1%} | "
+                       f"{low:+.1%} | {middle:+.1%} | {high:+.1%} | {errors.min():+.1%} | "
+                       f"{(errors < -0.25).sum()} |")
+
+
+def main() -> None:
+    """Print the tables and the worst cases."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--grid", type=int, default=112, help="workloads of the grid")
+    parser.add_argument("--no-examples", action="store_true")
+    chosen = parser.parse_args()
+    cases = list(grid(chosen.grid)) + ([] if chosen.no_examples else list(examples()))
+    rows: list[Seen] = []
+    for i, (name, request) in enumerate(cases, start=1):
+        rows += compare(name, replace(request, measured={}))
+        print(f"\r{i}/{len(cases)}", end="", file=sys.stderr, flush=True)
+    print("", file=sys.stderr)
+    print("\n".join(table(rows)))
+    for figure in FIGURES:
+        worst = sorted((r for r in rows if figure in r.errors), key=lambda r: r.errors[figure])
+        for row in worst[:3]:
+            print(f"lowest {figure}: {row.errors[figure]:+.1%} {row.setup} {row.case} "
+                  f"(at {row.load:.0%})")
+
+
+if __name__ == "__main__":
+    main()
