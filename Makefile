@@ -77,6 +77,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(PY) -m scripts.bench
+	@$(PY) -m scripts.bench_simulators
 
 load: $(VENV)/.dev
 	@$(PY) -m scripts.load

@@ -71,7 +71,7 @@ def grid(most: int) -> Iterator[tuple[str, PlanRequest]]:
     for place in np.unique(np.linspace(0, len(every) - 1, most).astype(int)):
         (model, weights), gpu, shape, cv, load = every[place]
         if gpu.startswith("a100") and weights == "fp8":
-            weights = "int8" if model == "" else "bf16"
+            weights = "bf16"
         name = f"{model} {gpu} {shape[0]}/{shape[2]} CV {cv:g} load {load:g}"
         yield name, parse_plan(document(model, weights, gpu, shape, cv, load))
 
@@ -115,7 +115,8 @@ def table(rows: list[Seen]) -> Iterator[str]:
     for row in rows:
         by[row.setup].append(row)
         by["all"].append(row)
-    yield "| set-up | figure | n | median error | 5th | median signed | 95th | lowest | more than 25 % low |"
+    yield ("| set-up | figure | n | median error | 5th | median signed | 95th | lowest "
+           "| more than 25 % low |")
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for setup in sorted(by, key=lambda s: (s == "all", s)):
         for figure in FIGURES:

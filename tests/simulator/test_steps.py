@@ -9,8 +9,8 @@ from sim_helpers import deployment
 from planner.catalog.shipped import shipped_catalog
 from planner.roofline import StepBatch, StepModel
 from planner.simulator.arrays import packed_steps
-from planner.simulator.steps import steps_of
 from planner.simulator.stepping import step_seconds
+from planner.simulator.steps import steps_of
 
 LAYOUTS = ({}, {"tensor": 2}, {"tensor": 4, "pipeline": 2}, {"data": 8, "expert": 8})
 MODELS = tuple(shipped_catalog().llms)

@@ -1,0 +1,179 @@
+"""Closed forms against the simulation of every request, one replica at 60 to 80 % of capacity.
+
+``python tests/simulator/test_promises.py`` prints the table of errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import median
+
+import pytest
+from sim_helpers import deployment
+
+from planner.requests import Limits
+from planner.setups.base import Table, build_table
+from planner.setups.chunked import Chunked
+from planner.setups.colocated import Colocated
+from planner.setups.disaggregated import DecodePool
+from planner.simulator import (
+    SimulatedFleet,
+    SimulatedPool,
+    SimulationResult,
+    affine_steps,
+    pool_of,
+    simulate,
+    synthetic,
+)
+from planner.workload import Lengths, Slo, Workload, constant, from_mean_p95
+
+pytestmark = pytest.mark.slow
+REQUESTS = 8000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload on one replica."""
+
+    name: str
+    setup: str
+    prompt: tuple[float, float]
+    output: tuple[float, float]
+    load: float
+    model: str = "llama-3.1-8b"
+    gpu: str = "h100-sxm-80gb"
+    tensor: int = 1
+    budget: int = 2048
+    ttft_ms: float = 1000.0
+    tpot_ms: float = 40.0
+
+
+CASES = [
+    Case("chat", "colocated", (1000, 3000), (200, 500), 0.6),
+    Case("chat busy", "colocated", (1000, 3000), (200, 500), 0.8),
+    Case("constant", "colocated", (1000, 1000), (200, 200), 0.7),
+    Case("summaries", "colocated", (3000, 6000), (150, 300), 0.6, ttft_ms=2000),
+    Case("long answers", "colocated", (300, 900), (800, 2000), 0.7),
+    Case("70B", "colocated", (1500, 4000), (250, 600), 0.6, "llama-3.1-70b", tensor=4,
+         ttft_ms=2000),
+    Case("chat", "chunked", (1000, 3000), (200, 500), 0.6),
+    Case("chat busy", "chunked", (1000, 3000), (200, 500), 0.8),
+    Case("constant", "chunked", (1000, 1000), (200, 200), 0.7),
+    Case("small budget", "chunked", (2000, 5000), (200, 500), 0.6, budget=512, ttft_ms=2000),
+    Case("long answers", "chunked", (300, 900), (800, 2000), 0.7),
+    Case("A100", "chunked", (1000, 3000), (300, 800), 0.6, gpu="a100-sxm-80gb", ttft_ms=2000),
+    Case("chat", "decode", (1000, 3000), (200, 500), 0.6),
+    Case("long answers", "decode", (300, 900), (800, 2000), 0.8),
+]
+
+
+def lengths(shape: tuple[float, float]) -> Lengths:
+    mean, p95 = shape
+    return constant(mean) if mean == p95 else from_mean_p95(mean, p95)
+
+
+def workload(case: Case) -> Workload:
+    slos = (Slo("ttft", case.ttft_ms / 1e3), Slo("tpot", case.tpot_ms / 1e3))
+    return Workload(1.0, lengths(case.prompt), lengths(case.output), slos=slos)
+
+
+def source_of(case: Case, table: Table) -> Colocated | Chunked | DecodePool:
+    if case.setup == "chunked":
+        return Chunked(table, case.budget)
+    return Colocated(table) if case.setup == "colocated" else DecodePool(table)
+
+
+def capacity(source: Colocated | Chunked | DecodePool) -> float:
+    low, high = 0.0, 1e-3
+    while source.check(high, 1.0).ok:
+        low, high = high, high * 2
+    for _ in range(10):
+        middle = (low + high) / 2
+        low, high = (middle, high) if source.check(middle, 1.0).ok else (low, middle)
+    return low
+
+
+@cache
+def errors(case: Case) -> dict[str, float]:
+    """Relative error of each predicted figure; positive = predicted more than simulated."""
+    d = deployment(case.model, case.gpu, weights="bf16", tensor=case.tensor, plain=False)
+    table = build_table(d, workload(case), Limits())
+    source = source_of(case, table)
+    rate = case.load * capacity(source)
+    cap = source.check(rate, 1.0).cap
+    asked = synthetic(replace(table.workload, requests_per_s=rate), REQUESTS, seed=7)
+    seen = observed(case, simulate(fleet(case, table, cap), asked))
+    promised = predicted(case, source, rate, cap)
+    return {name: promised[name] / value - 1.0 for name, value in seen.items()}
+
+
+def fleet(case: Case, table: Table, cap: int) -> SimulatedFleet:
+    """One replica; before a decode replica stands a prefill pool that takes no time."""
+    schedulers = {"chunked": "chunked", "colocated": "prefill_first", "decode": "decode"}
+    serve = pool_of(table.deployment, "serve", schedulers[case.setup], 1, max_sequences=cap,
+                    token_budget=case.budget if case.setup == "chunked" else None,
+                    memory=table.memory)
+    if case.setup != "decode":
+        return SimulatedFleet(case.setup, (serve,))
+    instant = SimulatedPool("prefill", "prefill", affine_steps(1e-9), 1)
+    return SimulatedFleet("disaggregated", (instant, serve))
+
+
+def observed(case: Case, seen: SimulationResult) -> dict[str, float]:
+    figures = {f"{metric}_{level}": seen.figure_s(metric)[level]
+               for metric in ("tpot", "ttft") for level in ("mean", "p90")}
+    return {name: value for name, value in figures.items()
+            if value is not None and (case.setup != "decode" or name.startswith("tpot"))}
+
+
+def predicted(case: Case, source: Colocated | Chunked | DecodePool, rate: float, cap: int
+              ) -> dict[str, float]:
+    if isinstance(source, DecodePool):
+        chain = source.chain(rate, 1.0)
+        tpot_s = source.token_s[:cap]
+        return {"tpot_mean": chain.mean_running(cap) / chain.load,
+                "tpot_p90": chain.token_percentile(tpot_s, cap, 0.9)}
+    figures = source.latencies(rate, 1.0, cap)
+    assert figures is not None
+    return {"tpot_mean": figures.tpot_s["mean"], "tpot_p90": figures.tpot_s["p90"],
+            "ttft_mean": figures.ttft_s["mean"], "ttft_p90": figures.ttft_s["p90"]}
+
+
+def case_id(case: Case) -> str:
+    return f"{case.setup} {case.name} {case.load:g}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_no_figure_is_a_quarter_too_low(case):
+    """An optimistic plan breaks its promise; a pessimistic one only costs."""
+    low = {name: round(error, 3) for name, error in errors(case).items() if error < -0.25}
+    assert not low
+
+
+@pytest.mark.parametrize(("figure", "most"), [
+    ("tpot_mean", 0.10), ("tpot_p90", 0.12), ("ttft_mean", 0.20), ("ttft_p90", 0.20)])
+def test_median_error(figure, most):
+    found = [abs(errors(c)[figure]) for c in CASES if figure in errors(c)]
+    assert median(found) <= most
+
+
+@pytest.mark.parametrize("figure", ["tpot_mean", "tpot_p90", "ttft_mean", "ttft_p90"])
+def test_no_figure_is_far_too_high(figure):
+    high = {case_id(c): round(errors(c)[figure], 2) for c in CASES
+            if errors(c).get(figure, 0.0) > 0.6}
+    assert not high
+
+
+def main() -> None:
+    for case in CASES:
+        print(f"{case_id(case):32s}", "  ".join(
+            f"{name} {error:+6.1%}" for name, error in errors(case).items()))
+    for name in ("tpot_mean", "tpot_p90", "ttft_mean", "ttft_p90"):
+        found = [errors(c)[name] for c in CASES if name in errors(c)]
+        print(f"{name}: median {median(map(abs, found)):.1%}, worst {max(found, key=abs):+.1%}, "
+              f"lowest {min(found):+.1%}")
+
+
+if __name__ == "__main__":
+    main()
