@@ -45,10 +45,11 @@ def test_bursts_keep_the_mean_rate_and_leave_pauses():
 
 def test_days_follow_their_profile():
     profile = [0.2] * 8 + [2.0] * 8 + [1.0] * 8
-    arrivals = diurnal_arrivals(2.0, profile, COUNT, 1)
+    rate = COUNT / (10 * 86_400)
+    arrivals = diurnal_arrivals(rate, profile, COUNT, 1)
     hours = np.bincount(((arrivals % 86_400) // 3600).astype(int), minlength=24)
     assert hours[8:16].mean() / hours[:8].mean() == pytest.approx(10.0, rel=0.1)
-    assert (COUNT - 1) / (arrivals[-1] - arrivals[0]) == pytest.approx(2.0, rel=0.2)
+    assert (COUNT - 1) / (arrivals[-1] - arrivals[0]) == pytest.approx(rate, rel=0.05)
 
 
 @given(st.floats(3.0, 9.0), st.floats(0.05, 1.4))
