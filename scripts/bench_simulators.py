@@ -1,7 +1,7 @@
 """Requests simulated per second of processor time, beside the plain simulation of the tests.
 
-The trace is the Azure 2023 conversation hour where its CSV is given, else requests with its shape
-(8B model on one H100 a replica, four replicas, chunked prefill). Public simulators are compared by
+The trace is the Azure 2023 conversation hour where its CSV is given, else ten times the shipped
+trace of its shape (8B model on one H100 a replica, four replicas, chunked prefill). Public simulators are compared by
 their published or measured rates in the documents; what runs here is what this machine can run.
 
     python -m scripts.bench_simulators [TRACE.csv]
@@ -26,24 +26,21 @@ from planner.simulator import (
     pool_of,
     request_table,
     simulate,
-    synthetic,
     time_slice,
 )
-from planner.workload import Workload, from_mean_p95
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data" / "traces" / "azure2023_conv.csv"
+SHIPPED = ROOT / "examples" / "trace_conversation.csv"
 REPLICAS, PLAIN_S = 4, 60.0
 """Replicas, and [s] of the trace that the plain simulation plays."""
 
 
 def trace(path: Path) -> RequestTable:
-    """The trace, or 19,366 requests of its mean lengths and rate."""
-    if path.exists():
-        rows = np.loadtxt(path, delimiter=",", skiprows=1)
-        return request_table(rows[:, 0], rows[:, 1], rows[:, 2])
-    workload = Workload(5.38, from_mean_p95(1155, 4083), from_mean_p95(211, 453))
-    return synthetic(workload, 19_366, seed=1)
+    """The trace, or ten times the shipped one, which has its statistics."""
+    rows = np.loadtxt(path if path.exists() else SHIPPED, delimiter=",", skiprows=1)
+    requests = request_table(rows[:, 0], rows[:, 1], rows[:, 2])
+    return requests if path.exists() else repeated(requests, 10)
 
 
 def fleet() -> SimulatedFleet:
@@ -72,7 +69,7 @@ def main() -> None:
     """Print start-up, rates and how the time grows."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED
     requests, options = trace(path), SimulationOptions("least_loaded")
-    name = path.name if path.exists() else "requests shaped like the Azure conversation hour"
+    name = path.name if path.exists() else f"10 x {SHIPPED.name}"
     simulate(fleet(), requests, options)  # compiles where nothing is stored yet
     start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "scripts.bench_simulators", str(path), "--once"],

@@ -86,8 +86,8 @@ def compare(name: str, request: PlanRequest) -> Iterator[Seen]:
     """Every option of a plan against its simulation."""
     catalog = shipped_catalog()
     resources, _ = gather(request, catalog)
-    for option in search(request, resources).sized:
-        yield observe(name, request, option)
+    for choice in search(request, resources).choices:
+        yield observe(name, request, choice.sized(request))
 
 
 def observe(name: str, request: PlanRequest, option: Sized) -> Seen:
@@ -115,10 +115,12 @@ def table(rows: list[Seen]) -> Iterator[str]:
     for row in rows:
         by[row.setup].append(row)
         by["all"].append(row)
+        if " CV " in row.case:
+            by["all, bursts (CV 2)" if " CV 2 " in row.case else "all, Poisson"].append(row)
     yield ("| set-up | figure | n | median error | 5th | median signed | 95th | lowest "
            "| more than 25 % low |")
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    for setup in sorted(by, key=lambda s: (s == "all", s)):
+    for setup in sorted(by, key=lambda s: (s.startswith("all"), s)):
         for figure in FIGURES:
             errors = np.array([r.errors[figure] for r in by[setup] if figure in r.errors])
             if errors.size:

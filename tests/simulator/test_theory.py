@@ -74,8 +74,9 @@ def test_erlang_c(places):
     rng, count = np.random.default_rng(4), 60_000
     answers = np.maximum(np.round(rng.exponential(mean_steps, count)), 1)
     arrivals = poisson_arrivals(load * places / (step * mean_steps), count, seed=5)
-    fleet = one_pool(steps=affine_steps(step), replicas=1, max_sequences=places)
-    # A prompt of one token costs one step of its own; no more than 0.1 % of an answer.
+    instant = pool("prefill", "prefill", steps=affine_steps(1e-9), replicas=1)
+    decode = pool("decode", "decode", steps=affine_steps(step), replicas=1, max_sequences=places)
+    fleet = SimulatedFleet("disaggregated", (instant, decode))
     seen = simulate(fleet, request_table(arrivals, np.ones(count), answers))
     offered = load * places
     blocked = offered**places / math.factorial(places) / (1 - load)
