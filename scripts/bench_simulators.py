@@ -1,8 +1,7 @@
 """Requests simulated per second of processor time, beside the plain simulation of the tests.
 
 The trace is the Azure 2023 conversation hour where its CSV is given, else ten times the shipped
-trace of its shape (8B model on one H100 a replica, four replicas, chunked prefill). Public simulators are compared by
-their published or measured rates in the documents; what runs here is what this machine can run.
+trace of its shape; an 8B model on one H100 a replica, four replicas, chunked prefill.
 
     python -m scripts.bench_simulators [TRACE.csv]
 """
