@@ -50,7 +50,14 @@ def load(folder: Path) -> list[MeasuredPoint]:
             points += _curves(path)
         elif path.name == "published_benchmarks.csv":
             points += _published(path)
-    return points
+    return list({_figures(p): p for p in points}.values())
+
+
+def _figures(point: MeasuredPoint) -> tuple[object, ...]:
+    """What makes a point a copy of another: the tables list many runs two or three times."""
+    return (point.model, point.gpu, point.engine, point.weights, point.tensor_parallel,
+            point.data_parallel, point.concurrency, round(point.prompt_tokens, -1),
+            float(f"{point.tpot_s:.6g}"), float(f"{point.ttft_s:.6g}"))
 
 
 def _curves(path: Path) -> Iterator[MeasuredPoint]:
@@ -92,7 +99,24 @@ def _worker_pool(row: Row, role: str) -> WorkerPool:
 
 def _usable_curve(row: Row) -> bool:
     return bool(_CONCURRENCY.search(row["silicon_data_source"]) and row["silicon_tpot_ms"]
-                and float(row["silicon_tpot_ms"]) > 0 and float(row["tp_size"]) <= MOST_TENSOR)
+                and float(row["silicon_tpot_ms"]) > 0
+                and curve_layout(row).tensor <= MOST_TENSOR)
+
+
+def curve_layout(row: Row) -> Layout:
+    """The layout of an aggregated row.
+
+    Part of the sample multiplies the tensor, data and expert sizes of a run once too often: the
+    same measured figures appear as ``tp 64, moe 8 x 8`` and as ``tp 8, moe 1 x 8``, as attention
+    data parallelism 64 and 8; the names of the runs (``tp8_ep8``) have the smaller ones.
+    """
+    tensor, data = _whole(row["tp_size"]), _whole(row["attention_dp_size"])
+    shards, experts = _whole(row["moe_tp_size"]), _whole(row["moe_ep_size"])
+    if shards == experts > 1 and tensor * data == shards * experts:
+        tensor, data = (1, experts) if data > 1 else (experts, 1)
+    elif data > 1 and tensor == data and experts == tensor * data:
+        tensor, experts = 1, data
+    return Layout(tensor, _whole(row["pp_size"]), min(experts, tensor * data), data)
 
 
 def _curve(row: Row, source: str) -> MeasuredPoint:
@@ -100,15 +124,16 @@ def _curve(row: Row, source: str) -> MeasuredPoint:
     ratio = LENGTH_RATIO if _NOMINAL.search(origin) else 1.0
     match, date = _CONCURRENCY.search(origin), _MEASURED.search(origin)
     assert match
-    data = _whole(row["attention_dp_size"])
+    layout = curve_layout(row)
     return MeasuredPoint(
         prompt_tokens=float(row["isl"]) * ratio, output_tokens=float(row["osl"]) * ratio,
         ttft_s=ms_to_s(float(row["silicon_ttft_ms"])),
         tpot_s=ms_to_s(float(row["silicon_tpot_ms"])), source=source,
         model=model_name(row["model_path"]), gpu=_GPUS[row["system"]],
         engine=_ENGINES[row["backend"]], engine_version=row["backend_version"],
-        setup="colocated", weights=_curve_weights(row), tensor_parallel=_whole(row["tp_size"]),
-        pipeline_parallel=_whole(row["pp_size"]), data_parallel=data,
+        setup="colocated", weights=_curve_weights(row), tensor_parallel=layout.tensor,
+        pipeline_parallel=layout.pipeline, expert_parallel=layout.expert,
+        data_parallel=layout.data,
         concurrency=float(match.group(1)), date=date.group(1) if date else "")
 
 
