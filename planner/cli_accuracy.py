@@ -128,8 +128,8 @@ def _from_folder(data: Path, write: Path | None) -> None:
     from planner.catalog.shipped import shipped_catalog
 
     found = fit_folder(data, shipped_catalog(), datetime.now(UTC).date())
-    rows = [[f.engine, ", ".join(f.gpus), f.fitted.points, *map(_percent, (
-        f.fitted.tpot_train, f.fitted.tpot_left_out, f.fitted.ttft_left_out))]
+    rows = [[f.engine, ", ".join(f.gpus), len(f.points), *map(_percent, (
+        f.errors.tpot_train, f.errors.tpot_left_out, f.errors.ttft_left_out))]
         for f in found.fits]
     _print(Console(), "Fits", ("engine", "GPU", "points", "TPOT train", "TPOT left out",
                                "TTFT left out"), rows)

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.calibration import datasets
-from planner.calibration.fit import FOLDS, configurations
+from planner.calibration.fit import FOLDS, folds
 from planner.calibration.golden import (
     GoldenRow,
     LeftOut,
@@ -31,9 +31,9 @@ from planner.calibration.golden import (
     write_left_out,
 )
 from planner.calibration.points import MeasuredPoint
-from planner.calibration.profiles import EngineFit, fit_all, merged, rows, transferred
+from planner.calibration.profiles import fit_all
 from planner.calibration.report import Errors, band_of, errors_of
-from planner.calibration.run import prior_catalog, split_known
+from planner.calibration.run import prior_catalog, profiles_of, split_known
 from planner.catalog.book import Catalog
 from planner.catalog.shipped import shipped_catalog
 from planner.prediction import WorkerPool
@@ -160,16 +160,14 @@ def _errors(points: Sequence[MeasuredPoint], catalog: Catalog) -> Errors:
 
 def _calibrated(points: Sequence[MeasuredPoint], base: Catalog) -> Catalog:
     """The catalog that a calibration on some points makes."""
-    fits: list[EngineFit] = fit_all(points, base)
-    fresh = [row for fitted in fits for row in rows(fitted, base, "", "")]
-    return replace(base, engines=dict(merged(base, [*transferred(fits, base, ""), *fresh])))
+    pooled = fit_all(points, base, with_errors=False)
+    return replace(base, engines=profiles_of(pooled, base, "", ""))
 
 
 def _folds(points: Sequence[MeasuredPoint], base: Catalog
            ) -> tuple[list[MeasuredPoint], Errors]:
     """Errors of five-fold cross-validation over configurations."""
-    keys = configurations([replace(p, model=f"{p.model} {p.gpu} {p.engine}") for p in points])
-    fold = np.random.default_rng(0).permutation(keys.max() + 1)[keys] % FOLDS
+    fold = folds(points)
     judged: list[MeasuredPoint] = []
     parts = []
     for k in range(FOLDS):

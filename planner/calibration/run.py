@@ -12,7 +12,14 @@ from pathlib import Path
 
 from planner.calibration.datasets import load, load_disaggregated
 from planner.calibration.points import MeasuredPoint
-from planner.calibration.profiles import EngineFit, fit_all, merged, rows, transferred
+from planner.calibration.profiles import (
+    EngineFit,
+    PooledFit,
+    fit_all,
+    merged,
+    rows,
+    transferred,
+)
 from planner.catalog.book import Catalog
 from planner.catalog.rows import engine_from_fields
 from planner.catalog.shipped import engine_rows
@@ -56,13 +63,19 @@ def calibrate(folder: Path, catalog: Catalog, as_of: date) -> Calibration:
                            "with closed-loop points", "/data")
     base = prior_catalog(catalog)
     known, unknown = split_known(points, base)
-    fits = fit_all(known, base)
+    pooled = fit_all(known, base)
     day = as_of.isoformat()
-    fresh = [row for f in fits for row in rows(f, base, day, "fit to published closed-loop curves")]
-    profiles = dict(merged(base, [*transferred(fits, base, day), *fresh]))
+    profiles = profiles_of(pooled, base, day, "fit to published closed-loop curves")
     scales = disaggregated_scales(load_disaggregated(folder), replace(base, engines=profiles))
-    return Calibration(fits, {slug: replace(p, disaggregated_scale=scales.get(p.engine, 1.0))
+    return Calibration(pooled.fits, {slug: replace(p, disaggregated_scale=scales.get(p.engine, 1.0))
                               for slug, p in profiles.items()}, unknown)
+
+
+def profiles_of(pooled: PooledFit, base: Catalog, as_of: str, source: str
+                ) -> dict[str, EngineProfile]:
+    """All profiles of a catalog after a fit: fitted, transferred, and those left as they were."""
+    fresh = [row for f in pooled.fits for row in rows(f, base, as_of, source)]
+    return dict(merged(base, [*transferred(pooled, base, as_of), *fresh]))
 
 
 def disaggregated_scales(points: Sequence[tuple[Point, float]], catalog: Catalog
