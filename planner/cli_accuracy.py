@@ -50,6 +50,9 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
     _print(console, "Predicted against measured, published points",
            ("points of", "metric", "n", "coverage", "median", "mean", "p90", "bias"), overall)
     console.print(report["golden"]["note"], highlight=False)
+    _print(console, "Output tokens/s per GPU, published throughput",
+           ("points of", "n", "coverage", "median", "mean", "p90", "bias"),
+           [[row["name"], *_statistics(row)] for row in report["throughput"]])
     _print(console, "Left out of the fit",
            ("kind", "name", "engine", "n", "TPOT median", "TPOT mean", "TTFT median"),
            [[r["kind"], r["name"], r["engine"], r["n"],

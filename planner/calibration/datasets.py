@@ -11,9 +11,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from planner.calibration.points import MeasuredPoint
+from planner.calibration.throughput import ThroughputRow
 from planner.prediction import Point, WorkerPool
 from planner.requests import Layout
 from planner.units import ms_to_s
@@ -24,7 +26,7 @@ MOST_TENSOR = 8
 """Rows beyond are totals of a cluster, not one engine."""
 _GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb",
          "H100-SXM": "h100-sxm-80gb", "H200-SXM": "h200-sxm-141gb", "B200": "b200-sxm-180gb",
-         "A100-40GB-SXM": "a100-sxm-40gb", "A100-80GB-SXM": "a100-sxm-80gb",
+         "A100-40GB-SXM": "a100-sxm-40gb", "A100-80GB-SXM": "a100-sxm-80gb", "L40S": "l40s",
          "MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x"}
 _ENGINES = {"trtllm": "tensorrt-llm", "vllm": "vllm", "sglang": "sglang",
             "tensorrt-llm": "tensorrt-llm"}
@@ -33,8 +35,12 @@ _WEIGHTS = {"fp8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "bf16": 
 _ALIASES = {"deepseek-r1-0528": "deepseek-v3", "deepseek-v3.1": "deepseek-v3",
             "nvidia/deepseek-r1-nvfp4": "deepseek-v3", "nvidia/deepseek-v3.1-nvfp4": "deepseek-v3",
             "nvidia/llama-3.1-8b-instruct-fp8": "llama-3.1-8b",
-            "nvidia/qwen3-32b-nvfp4": "qwen3-32b"}
+            "nvidia/qwen3-32b-nvfp4": "qwen3-32b", "llama-2-70b-chat": "llama-2-70b",
+            "llama-3.1-405b-instruct": "llama-3.1-405b", "llama-3.1-8b-instruct": "llama-3.1-8b",
+            "llama-3.3-70b": "llama-3.1-70b", "deepseek-r1": "deepseek-v3"}
 """Names of checkpoints whose architecture the catalog has under another one."""
+_SUITES = {"MLPerf": "MLPerf", "TensorRT-LLM-docs": "TensorRT-LLM", "InferenceMAX": "InferenceMAX"}
+_LIMITS = re.compile(r"TTFT p99<=(\d+)ms TPOT p99<=(\d+)ms")
 _CONCURRENCY = re.compile(r"silicon_concurrency=(\d+)")
 _MEASURED = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 _NOMINAL = re.compile(r"db-dump|source_file=\d{4}-\d\d-\d\d")
@@ -95,6 +101,54 @@ def _worker_pool(row: Row, role: str) -> WorkerPool:
     layout = Layout(tensor, 1, tensor * data if data > 1 else 1, data)
     return WorkerPool(_GPUS[row["system"]], layout, _whole(row[f"{role}_num_workers"]),
                       _whole(row[f"{role}_batch_size"]))
+
+
+def load_throughput(folder: Path) -> list[ThroughputRow]:
+    """Offline, server and closed-loop rows that state output tokens per second and GPU."""
+    paths = [p for p in (folder / "published_benchmarks.csv",
+                         folder / "measured/published_benchmarks.csv") if p.exists()]
+    found: dict[tuple[object, ...], ThroughputRow] = {}
+    for path in paths:
+        with path.open(newline="") as handle:
+            for row in csv.DictReader(handle):
+                made = _throughput(row)
+                if made is not None:
+                    found[astuple(replace(made, source=""))] = made
+    return list(found.values())
+
+
+def _throughput(row: Row) -> ThroughputRow | None:
+    suite = _SUITES.get(row["source"].partition("-Inference")[0])
+    wanted = {"MLPerf": ("offline", "server"), "TensorRT-LLM": ("offline",),
+              "InferenceMAX": ("colocated",)}.get(suite or "", ())
+    needed = all(row[name] for name in ("output_tok_s_per_gpu", "isl", "osl"))
+    if (suite is None or row["mode"] not in wanted or not needed or row["hardware"] not in _GPUS
+            or row["engine"] not in _ENGINES or row["weight_precision"] not in _WEIGHTS
+            or row["spec_decode"] not in ("", "none")):
+        return None
+    weights, limits = _WEIGHTS[row["weight_precision"]], _LIMITS.search(row["notes"])
+    layout = _throughput_layout(row, suite)
+    scenario = ("closed loop" if suite == "InferenceMAX" else
+                "interactive" if "Interactive" in row["notes"] else row["mode"])
+    small = suite == "MLPerf" and weights in ("fp8", "fp4")
+    kv = row["kv_precision"] if row["kv_precision"] in ("fp8", "bf16") else "fp8" * small
+    return ThroughputRow(
+        suite, scenario, model_name(row["model"]), _GPUS[row["hardware"]],
+        _ENGINES[row["engine"]], row["engine_version"] or row["date_or_version"], weights, kv,
+        *layout, _whole(row["n_gpus"]), float(row["isl"]), float(row["osl"]),
+        float(row["concurrency"]) if suite == "InferenceMAX" else 0.0,
+        *((float(limits.group(1)), float(limits.group(2))) if limits else (0.0, 0.0)),
+        float(row["output_tok_s_per_gpu"]), row["id"])
+
+
+def _throughput_layout(row: Row, suite: str) -> tuple[int, int, int]:
+    """Tensor, pipeline and data parallelism of a replica; MLPerf tables do not have them."""
+    if suite == "MLPerf":
+        return 0, 1, 1
+    tensor, pipeline, data = (_whole(row[name]) for name in ("tp", "pp", "dp"))
+    if suite == "InferenceMAX" and row["dp_attention"] == "True":
+        return 1, pipeline, max(tensor, data)
+    return tensor, pipeline, 1
 
 
 def _usable_curve(row: Row) -> bool:

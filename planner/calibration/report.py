@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from planner.calibration.golden import GoldenRow, read_golden, read_left_out
 from planner.calibration.points import MeasuredPoint
+from planner.calibration.throughput import read_throughput, throughput_errors
 from planner.catalog.book import Catalog
 from planner.errors import PlannerError
 from planner.prediction import Point, predict
@@ -148,6 +149,7 @@ def accuracy_report(catalog: Catalog, by: str | None = None,
             {r.measured.source.partition(" (")[0] for r in golden})},
         "overall": {phase: statistics(getattr(errors, phase)) for phase in PHASES},
         "by": {name: _breakdown(name, golden, errors) for name in wanted},
+        "throughput": _throughput(catalog),
         "left_out": [asdict(row) for row in read_left_out()],
         "profiles": _profiles(catalog),
         "peer": PEER,
@@ -184,6 +186,19 @@ def _places(name: str, labels: Sequence[str]) -> Iterable[tuple[str, NDArray[np.
     key = (lambda s: int(s.rstrip("+").split("-")[0])) if name == "concurrency" else str
     whole = np.array(labels)
     return [(label, np.flatnonzero(whole == label)) for label in sorted(set(labels), key=key)]
+
+
+def _throughput(catalog: Catalog) -> list[dict[str, Any]]:
+    """Errors of output tokens/s per GPU, all rows first, then by suite and scenario."""
+    found = read_throughput()
+    if not found:
+        return []
+    errors = throughput_errors(found, catalog)
+    labels = [f"{row.suite} {row.scenario}" for row in found]
+    metric = "output_tokens_per_s_per_gpu"
+    return [{"name": "all", "metric": metric, **statistics(errors)},
+            *({"name": label, "metric": metric, **statistics(errors[places])}
+              for label, places in _places("suite", labels))]
 
 
 def _profiles(catalog: Catalog) -> list[dict[str, Any]]:
