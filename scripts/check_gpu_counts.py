@@ -5,7 +5,8 @@
 Each server result of MLPerf in ``planner/calibration/throughput.csv`` is planned: its requests per
 second, its limits of TTFT and TPOT at the 99th percentile, its GPU, engine and precision, no
 headroom (a submission runs at the edge of its limits). Systems of one host, alike ones together.
-Printed are the planned GPUs, the measured ones, and the share of results within one replica or 15 %.
+Printed are the planned GPUs, the measured ones, and the share of results within one replica or
+15 %.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.calibration.golden import GoldenRow, read_golden, read_left_out
 from planner.calibration.points import MeasuredPoint
-from planner.calibration.throughput import read_throughput, throughput_errors
+from planner.calibration.throughput import ThroughputRow, read_throughput, throughput_errors
 from planner.catalog.book import Catalog
 from planner.errors import PlannerError
 from planner.prediction import Point, predict
@@ -169,6 +169,20 @@ def _judged(catalog: Catalog) -> tuple[Sequence[GoldenRow], Errors]:
     return golden, errors
 
 
+_latest_throughput: list[tuple[Catalog, Sequence[ThroughputRow], Array]] = []
+
+
+def _judged_throughput(catalog: Catalog) -> tuple[Sequence[ThroughputRow], Array]:
+    """The throughput rows and their errors; kept until another catalog asks."""
+    for known, rows, errors in tuple(_latest_throughput):
+        if known is catalog:
+            return rows, errors
+    rows = read_throughput()
+    errors = throughput_errors(rows, catalog)
+    _latest_throughput[:] = [(catalog, rows, errors)]
+    return rows, errors
+
+
 def _compared(rows: Sequence[GoldenRow], catalog: Catalog) -> tuple[Sequence[GoldenRow], Errors]:
     return rows, errors_of([r.measured for r in rows], [r.point for r in rows], catalog)
 
@@ -190,10 +204,9 @@ def _places(name: str, labels: Sequence[str]) -> Iterable[tuple[str, NDArray[np.
 
 def _throughput(catalog: Catalog) -> list[dict[str, Any]]:
     """Errors of output tokens/s per GPU, all rows first, then by suite and scenario."""
-    found = read_throughput()
+    found, errors = _judged_throughput(catalog)
     if not found:
         return []
-    errors = throughput_errors(found, catalog)
     labels = [f"{row.suite} {row.scenario}" for row in found]
     metric = "output_tokens_per_s_per_gpu"
     return [{"name": "all", "metric": metric, **statistics(errors)},

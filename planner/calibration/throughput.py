@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 THROUGHPUT = Path(__file__).parent / "throughput.csv"
 SATURATING = 16384.0
 """Clients per replica that fill any engine's places."""
-LIMITED = tuple(float(round(2.0 ** (k / 4.0))) for k in range(8, 45))
-"""Clients per replica to try where a limit of TPOT holds: 4 to 2,048, a fifth apart."""
+LIMITED = tuple(float(round(2.0 ** (k / 3.0))) for k in range(6, 34))
+"""Clients per replica to try where a limit of TPOT holds: 4 to 2,048, a quarter apart."""
 HOST_GPUS = 8
 TENSOR = (1, 2, 4, 8)
 
