@@ -41,6 +41,7 @@ _ALIASES = {"deepseek-r1-0528": "deepseek-v3", "deepseek-v3.1": "deepseek-v3",
 """Names of checkpoints whose architecture the catalog has under another one."""
 _SUITES = {"MLPerf": "MLPerf", "TensorRT-LLM-docs": "TensorRT-LLM", "InferenceMAX": "InferenceMAX"}
 _LIMITS = re.compile(r"TTFT p99<=(\d+)ms TPOT p99<=(\d+)ms")
+_THROUGHPUT_COLUMNS = {"output_tok_s_per_gpu", "kv_precision", "n_gpus", "notes", "id"}
 _CONCURRENCY = re.compile(r"silicon_concurrency=(\d+)")
 _MEASURED = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 _NOMINAL = re.compile(r"db-dump|source_file=\d{4}-\d\d-\d\d")
@@ -111,7 +112,7 @@ def load_throughput(folder: Path) -> list[ThroughputRow]:
     for path in paths:
         with path.open(newline="") as handle:
             for row in csv.DictReader(handle):
-                made = _throughput(row)
+                made = _throughput(row) if _THROUGHPUT_COLUMNS <= row.keys() else None
                 if made is not None:
                     found[astuple(replace(made, source=""))] = made
     return list(found.values())
