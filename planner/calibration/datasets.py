@@ -112,7 +112,7 @@ def load_throughput(folder: Path) -> list[ThroughputRow]:
     for path in paths:
         with path.open(newline="") as handle:
             for row in csv.DictReader(handle):
-                made = _throughput(row) if _THROUGHPUT_COLUMNS <= row.keys() else None
+                made = _throughput(row) if row.keys() >= _THROUGHPUT_COLUMNS else None
                 if made is not None:
                     found[astuple(replace(made, source=""))] = made
     return list(found.values())
