@@ -50,6 +50,9 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
     _print(console, "Predicted against measured, published points",
            ("points of", "metric", "n", "coverage", "median", "mean", "p90", "bias"), overall)
     console.print(report["golden"]["note"], highlight=False)
+    _print(console, "Output tokens/s per GPU, published throughput",
+           ("points of", "n", "coverage", "median", "mean", "p90", "bias"),
+           [[row["name"], *_statistics(row)] for row in report["throughput"]])
     _print(console, "Left out of the fit",
            ("kind", "name", "engine", "n", "TPOT median", "TPOT mean", "TTFT median"),
            [[r["kind"], r["name"], r["engine"], r["n"],
@@ -128,8 +131,8 @@ def _from_folder(data: Path, write: Path | None) -> None:
     from planner.catalog.shipped import shipped_catalog
 
     found = fit_folder(data, shipped_catalog(), datetime.now(UTC).date())
-    rows = [[f.engine, ", ".join(f.gpus), f.fitted.points, *map(_percent, (
-        f.fitted.tpot_train, f.fitted.tpot_left_out, f.fitted.ttft_left_out))]
+    rows = [[f.engine, ", ".join(f.gpus), len(f.points), *map(_percent, (
+        f.errors.tpot_train, f.errors.tpot_left_out, f.errors.ttft_left_out))]
         for f in found.fits]
     _print(Console(), "Fits", ("engine", "GPU", "points", "TPOT train", "TPOT left out",
                                "TTFT left out"), rows)

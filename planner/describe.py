@@ -224,12 +224,18 @@ def profile_assumptions(profile: EngineProfile) -> list[dict[str, Any]]:
     source = f"{profile.slug} ({profile.obtained}, {profile.as_of}): {profile.source}"
     rows = (("mfu", profile.mfu, "share of dense peak"),
             ("mbu", profile.mbu, "share of memory bandwidth"),
+            ("expert_mfu", profile.expert_mfu, "share of dense peak"),
+            ("expert_mbu", profile.expert_mbu, "share of memory bandwidth"),
             ("attention_mfu", profile.attention_mfu, "share of dense peak"),
             ("attention_mbu", profile.attention_mbu, "share of memory bandwidth"),
             ("link_efficiency", profile.link_efficiency, "share of link bandwidth"),
             ("collective_latency_us", profile.collective_latency_s * 1e6, "us"),
             ("layer_overhead_us", profile.layer_s * 1e6, "us per dense layer and step"),
             ("moe_layer_overhead_us", profile.moe_layer_s * 1e6, "us per MoE layer and step"),
+            ("latent_layer_overhead_us", profile.latent_layer_s * 1e6, "us more per MLA layer"),
+            ("recurrent_layer_overhead_us", profile.recurrent_layer_s * 1e6,
+             "us more per recurrent layer"),
+            ("sequence_overhead_us", profile.sequence_s * 1e6, "us per sequence and step"),
             ("step_overhead_ms", s_to_ms(profile.step_s), "ms per step"),
             ("request_overhead_ms", s_to_ms(profile.request_s), "ms per request"),
             ("memory_utilization", profile.memory_utilization, "share of physical memory"))

@@ -27,8 +27,11 @@ class EngineProfile:
         [token] GEMM rows are rounded up to this (Sarathi-Serve p. 9); 1 = no rounding.
     mbu : float
         Share of the memory bandwidth that weight reads reach.
-    expert_mbu : float
-        The same for reads of routed experts (grouped GEMMs over few rows each).
+    expert_mfu, expert_mbu : float
+        The same for routed experts (grouped GEMMs over few rows each): FLOPs and weight reads.
+    expert_skew : float
+        Squared coefficient of variation of how popular experts are; 0 = uniform routing. The more
+        skewed, the fewer distinct experts a batch touches.
     attention_mfu, attention_mbu : float
         The same for attention scores and for cache reads.
     link_efficiency : float
@@ -37,8 +40,13 @@ class EngineProfile:
         [s] per collective.
     layer_s, moe_layer_s : float
         [s] per dense and per MoE layer and step (launches, small kernels).
+    latent_layer_s, recurrent_layer_s : float
+        [s] more per step for a layer of latent attention (MLA: projections, absorption) and of a
+        recurrence (convolution, gates).
     step_s : float
         [s] per step (scheduler, sampling).
+    sequence_s : float
+        [s] per sequence and step (sampling, scheduling, detokenising).
     request_s : float
         [s] per request before its first token (tokenizer, HTTP, scheduling); occupies no GPU.
     ttft_scale : float
@@ -91,14 +99,19 @@ class EngineProfile:
     half_tokens: float = 0.0
     tile_tokens: int = 1
     mbu: float = 1.0
+    expert_mfu: float = 1.0
     expert_mbu: float = 1.0
+    expert_skew: float = 0.0
     attention_mfu: float = 1.0
     attention_mbu: float = 1.0
     link_efficiency: float = 1.0
     collective_latency_s: float = 0.0
     layer_s: float = 0.0
     moe_layer_s: float = 0.0
+    latent_layer_s: float = 0.0
+    recurrent_layer_s: float = 0.0
     step_s: float = 0.0
+    sequence_s: float = 0.0
     request_s: float = 0.0
     ttft_scale: float = 1.0
     queue_scale: float = 1.0

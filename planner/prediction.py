@@ -207,7 +207,9 @@ def _closed(columns: _Columns, deployment: Deployment) -> None:
     ttft = first_token_s(constants, decode, prefill, token, clients / ranks, output)
     waiting = np.maximum(clients * share - cap, 0.0)
     cycle = np.maximum(output - 1.0, 1.0) * token
-    columns.ttft[at] = ttft + waiting / np.maximum(cap, 1.0) * cycle
+    # Places limit the rate to cap / (cycle + S + D); Little's law says how long the rest waits.
+    places_ttft = clients / cap * (cycle + prefill + decode) - cycle
+    columns.ttft[at] = np.where(waiting > 0, np.maximum(places_ttft, prefill + decode), ttft)
     columns.tpot[at] = token
     load = running / ranks * prefill / (output * token)
     columns.saturated[at] = (waiting > 0) | (load > SATURATED_LOAD)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from planner.llm import Llm
-from planner.roofline import Deployment
+from planner.roofline import LATENT, RECURRENT, Deployment
 
 KINDS = frozenset({"dense", "moe", "mla", "recurrent"})
 EXTRAPOLATED_ERROR, ASSUMED_ERROR = 0.2, 0.25
@@ -19,9 +19,9 @@ def kinds_of(llm: Llm) -> set[str]:
     """What kinds of layers a model has: ``dense moe mla recurrent``."""
     kinds = {"moe" if llm.is_moe else "dense"}
     mixers = {g.mixer.kind for g in llm.groups}
-    if mixers & {"mla", "sparse", "compressed"}:
+    if mixers & LATENT:
         kinds.add("mla")
-    if mixers & {"mamba", "linear"}:
+    if mixers & RECURRENT:
         kinds.add("recurrent")
     return kinds
 

@@ -35,6 +35,8 @@ from planner.requests import Layout
 Array = NDArray[np.float64]
 ACTIVATION_BYTES = 2.0
 """[B] of one activation on the wire and in caches of the step: 16 bits."""
+LATENT, RECURRENT = frozenset({"mla", "sparse", "compressed"}), frozenset({"mamba", "linear"})
+"""Kinds of mixers whose layers cost a fixed time of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +226,16 @@ class StepModel:
               fmt: Format, rows: Array | None = None) -> Term:
         """A GEMM of ``params`` weights on ``tokens`` rows.
 
-        Expert GEMMs give ``rows`` per expert, which fill the tiles, and read at their own rate.
+        Expert GEMMs give ``rows`` per expert, which fill the tiles, and have their own shares of
+        peak and bandwidth.
         """
         gpu, profile = self.deployment.gpu, self.deployment.profile
         flops = 2.0 * params * tokens
         fill = tokens if rows is None else rows
         tiled = _tiles(fill, profile.tile_tokens)
         slow = np.where(fill > 0, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
-        compute = flops * slow / (gpu.peak(fmt) * self.compute_scale * profile.mfu)
+        mfu = profile.mfu if rows is None else profile.expert_mfu
+        compute = flops * slow / (gpu.peak(fmt) * self.compute_scale * mfu)
         loaded = np.where(tokens > 0, read_bytes, 0.0)
         mbu = profile.mbu if rows is None else profile.expert_mbu
         memory = loaded / (gpu.bandwidth_bytes_per_s * mbu)
@@ -246,7 +250,7 @@ class StepModel:
     def _routed(self, work: _Work) -> Iterable[Term]:
         """Routed experts: FLOPs of the active ones, bytes of the distinct ones touched.
 
-        Distinct experts of E after T tokens with k each: E (1 - (1 - k/E)^T), uniform routing.
+        Distinct experts come from :func:`experts_touched`.
         """
         layout, profile = self.deployment.layout, self.deployment.profile
         load = profile.expert_imbalance if layout.expert > 1 else 1.0
@@ -259,7 +263,8 @@ class StepModel:
                 if group_fmt.name != fmt_name:
                     continue
                 ff = group.feed_forward
-                hit = 1.0 - (1.0 - ff.active / ff.experts) ** (work.tokens * layout.data)
+                hit = experts_touched(ff.active / ff.experts, work.tokens * layout.data,
+                                      profile.expert_skew)
                 params = group.count * elements / layout.tensor
                 active = active + params * ff.active / ff.experts * load
                 read = read + params * hit * fmt.bytes_per_value / layout.data * load
@@ -352,9 +357,13 @@ class StepModel:
     def _overhead(self, work: _Work) -> Term:
         profile, llm = self.deployment.profile, self.deployment.llm
         moe = sum(g.count for g in llm.groups if g.feed_forward.experts)
+        latent = sum(g.count for g in llm.groups if g.mixer.kind in LATENT)
+        recurrent = sum(g.count for g in llm.groups if g.mixer.kind in RECURRENT)
         fixed = (profile.step_s + moe * profile.moe_layer_s
-                 + (llm.layers - moe) * profile.layer_s)
-        seconds = np.where(work.tokens > 0, fixed, 0.0)
+                 + (llm.layers - moe) * profile.layer_s + latent * profile.latent_layer_s
+                 + recurrent * profile.recurrent_layer_s)
+        each = profile.sequence_s * (work.decodes + work.prompts)
+        seconds = np.where(work.tokens > 0, fixed + each, 0.0)
         zero = np.zeros_like(seconds)
         return Term("overhead", zero, zero, zero, zero, seconds, kind="overhead")
 
@@ -430,6 +439,18 @@ class _Work:
             np.asarray(batch.logits, dtype=float), prompts.shape)
         return cls(decodes, context, batch.tokens_per_decode, prompts, each, cached,
                    queries + prefill, queries + heads)
+
+
+def experts_touched(share: float, tokens: Array, skew: float) -> Array:
+    """Share of the experts that a batch touches when a token uses ``share`` of them.
+
+    ``1 - (1 - share)^T`` under uniform routing. Popularities that vary like a gamma distribution
+    with squared coefficient of variation ``skew`` touch ``1 - (1 + skew share T)^(-1 / skew)``:
+    the mean of ``1 - exp(-p T)``.
+    """
+    if skew <= 0:
+        return np.asarray(1.0 - (1.0 - share) ** tokens)
+    return np.asarray(1.0 - (1.0 + skew * share * tokens) ** (-1.0 / skew))
 
 
 def _tiles(tokens: Array, tile: int) -> Array:

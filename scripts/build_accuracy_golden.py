@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.calibration import datasets
-from planner.calibration.fit import FOLDS, configurations
+from planner.calibration.fit import FOLDS, folds
 from planner.calibration.golden import (
     GoldenRow,
     LeftOut,
@@ -31,9 +31,10 @@ from planner.calibration.golden import (
     write_left_out,
 )
 from planner.calibration.points import MeasuredPoint
-from planner.calibration.profiles import EngineFit, fit_all, merged, rows, transferred
-from planner.calibration.report import Errors, band_of, errors_of
-from planner.calibration.run import prior_catalog, split_known
+from planner.calibration.profiles import fit_all
+from planner.calibration.report import Errors, answerable, band_of, errors_of
+from planner.calibration.run import offline_points, prior_catalog, profiles_of, split_known
+from planner.calibration.throughput import write_throughput
 from planner.catalog.book import Catalog
 from planner.catalog.shipped import shipped_catalog
 from planner.prediction import WorkerPool
@@ -56,7 +57,10 @@ def main(arguments: Sequence[str]) -> None:
         points = [tidy(p, catalog) for p in split_known(datasets.load(folder), catalog)[0]]
         split = [r for path in sorted(folder.rglob("serving_curves.csv")) for r in split_rows(path)]
         write_golden(spread(points, AGGREGATED, catalog) + every_nth(split, SPLIT))
-        write_left_out(left_out(points, split, catalog))
+        full = datasets.load_throughput(folder)
+        known = [r for r in full if answerable(r.points()[0], catalog)]
+        write_throughput(known)
+        write_left_out(left_out(points, split, catalog, offline_points(full, catalog)))
     IMAGES.mkdir(exist_ok=True)
     golden = read_golden()
     errors = errors_of([r.measured for r in golden], [r.point for r in golden], catalog)
@@ -142,14 +146,15 @@ def _pool(row: dict[str, str], role: str) -> WorkerPool:
 # -- errors on what a fit has not seen ----------------------------------------------------------
 
 
-def left_out(points: Sequence[MeasuredPoint], split: Sequence[GoldenRow], catalog: Catalog
-             ) -> list[LeftOut]:
+def left_out(points: Sequence[MeasuredPoint], split: Sequence[GoldenRow], catalog: Catalog,
+             full: Sequence[MeasuredPoint]) -> list[LeftOut]:
     """Errors with the shipped profiles, and with fits that lacked what they are judged by."""
     base = prior_catalog(catalog)
     found = _rows("sample", "aggregated", points, _errors(points, catalog))
-    found += _rows("configuration", "*", *_folds(points, base))
-    found += _by_name("model", points, base, lambda p: p.model or "")
-    found += _by_name("gpu", points, base, lambda p: p.gpu or "")
+    found += _rows("configuration", "*", *_folds(points, base, full))
+    found += _by_name("model", points, base, lambda p: catalog.llm(p.model or "").slug,
+                      full)
+    found += _by_name("gpu", points, base, lambda p: p.gpu or "", full)
     errors = errors_of([r.measured for r in split], [r.point for r in split], catalog)
     return found + _rows("sample", "disaggregated", [r.measured for r in split], errors)
 
@@ -160,34 +165,33 @@ def _errors(points: Sequence[MeasuredPoint], catalog: Catalog) -> Errors:
 
 def _calibrated(points: Sequence[MeasuredPoint], base: Catalog) -> Catalog:
     """The catalog that a calibration on some points makes."""
-    fits: list[EngineFit] = fit_all(points, base)
-    fresh = [row for fitted in fits for row in rows(fitted, base, "", "")]
-    return replace(base, engines=dict(merged(base, [*transferred(fits, base, ""), *fresh])))
+    pooled = fit_all(points, base, with_errors=False)
+    return replace(base, engines=profiles_of(pooled, base, "", ""))
 
 
-def _folds(points: Sequence[MeasuredPoint], base: Catalog
+def _folds(points: Sequence[MeasuredPoint], base: Catalog, full: Sequence[MeasuredPoint]
            ) -> tuple[list[MeasuredPoint], Errors]:
     """Errors of five-fold cross-validation over configurations."""
-    keys = configurations([replace(p, model=f"{p.model} {p.gpu} {p.engine}") for p in points])
-    fold = np.random.default_rng(0).permutation(keys.max() + 1)[keys] % FOLDS
+    fold = folds(points)
     judged: list[MeasuredPoint] = []
     parts = []
     for k in range(FOLDS):
         outside = [p for p, f in zip(points, fold, strict=True) if f == k]
         inside = [p for p, f in zip(points, fold, strict=True) if f != k]
-        parts.append(_errors(outside, _calibrated(inside, base)))
+        parts.append(_errors(outside, _calibrated([*inside, *full], base)))
         judged += outside
     return judged, _joined(parts)
 
 
 def _by_name(kind: str, points: Sequence[MeasuredPoint], base: Catalog,
-             name_of: Callable[[MeasuredPoint], str]) -> list[LeftOut]:
+             name_of: Callable[[MeasuredPoint], str], full: Sequence[MeasuredPoint]
+             ) -> list[LeftOut]:
     found: list[LeftOut] = []
     judged: list[MeasuredPoint] = []
     parts = []
     for name in sorted({name_of(p) for p in points}):
         outside = [p for p in points if name_of(p) == name]
-        inside = [p for p in points if name_of(p) != name]
+        inside = [p for p in (*points, *full) if name_of(p) != name]
         parts.append(_errors(outside, _calibrated(inside, base)))
         judged += outside
         found += _rows(kind, name, outside, parts[-1])

@@ -60,6 +60,7 @@ class AccuracySchema(Schema):
                           required=True)
     by = fields.Dict(keys=fields.String(), values=fields.List(fields.Nested(StatisticsSchema)),
                      required=True)
+    throughput = fields.List(fields.Nested(StatisticsSchema), required=True)
     left_out = fields.List(fields.Nested(LeftOutSchema), required=True)
     profiles = fields.List(fields.Dict(), required=True)
     peer = fields.Dict(required=True)

@@ -23,8 +23,8 @@ from planner.engine import EngineProfile
 from planner.precision import WEIGHT_PRECISIONS
 
 blp = ApiBlueprint("engines", __name__, "Engine profiles")
-_SHARES = {"mfu", "mbu", "expert_mbu", "attention_mfu", "attention_mbu", "link_efficiency",
-           "memory_utilization"}
+_SHARES = {"mfu", "mbu", "expert_mfu", "expert_mbu", "attention_mfu", "attention_mbu",
+           "link_efficiency", "memory_utilization"}
 OBTAINED = ("measured", "fitted", "assumed")
 
 

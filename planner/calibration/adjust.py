@@ -21,9 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from planner.calibration.constants import FIRST_TOKEN_HIGH, FIRST_TOKEN_LOW, step_bounds
-from planner.calibration.features import PRECISIONS
-from planner.calibration.fit import TPOT_SCALE, TTFT_SCALE, fit
+from planner.calibration.constants import (
+    FIRST_TOKEN_HIGH,
+    FIRST_TOKEN_LOW,
+    highest_of,
+    step_bounds,
+)
+from planner.calibration.features import PRECISIONS, precision_key
+from planner.calibration.fit import TPOT_SCALE, TTFT_SCALE, Sample, fit, left_out, median
 from planner.calibration.golden import point_of
 from planner.calibration.points import MeasuredPoint
 from planner.calibration.profiles import first_token_fields, priors, rounded, step_fields
@@ -39,12 +44,15 @@ TWO_FACTORS_FROM, FIT_FROM = 4, 12
 """Kept points from which there are factors by phase, and from which all constants are fitted."""
 PULL = 0.05
 """Weight of leaving a factor at 1: a tenth costs as much as half a percent of TPOT."""
+OWN_LEVEL = (3.0,)
+"""Spread of a user's constants around the profile in force, in units of the usual one."""
 WIDEST = np.log(20.0)
 """No factor is further from 1 than 20."""
-SHARES = ("mfu", "mbu", "expert_mbu", "attention_mfu", "attention_mbu", "link_efficiency")
+SHARES = ("mfu", "mbu", "expert_mfu", "expert_mbu", "attention_mfu", "attention_mbu",
+          "link_efficiency")
 DECODE = ("mbu", "expert_mbu", "attention_mbu", "link_efficiency", "collective_latency_s",
-          "layer_s", "moe_layer_s", "step_s")
-PREFILL = ("mfu", "attention_mfu")
+          "layer_s", "moe_layer_s", "latent_layer_s", "recurrent_layer_s", "step_s", "sequence_s")
+PREFILL = ("mfu", "expert_mfu", "attention_mfu")
 CODES = {"unknown-engine": "the catalog has no profile of this engine to start from",
          "prefix-cache": "prompts were found in the prefix cache, so TTFT is not a prefill",
          "pools-unknown": "a disaggregated result does not say what its two pools are"}
@@ -196,10 +204,13 @@ def _fitted(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfil
     gpu, precision = catalog.gpu(points[0].gpu or ""), points[0].weights or "bf16"
     key = precision if precision in PRECISIONS else "bf16"
     prior = {**priors(catalog, points[0].engine or "", gpu), key: old}
-    found = fit(points, catalog, prior)
-    return {**step_fields(found.step, key), **first_token_fields(found.first_token),
-            "expert_imbalance": 1.0, "tpot_error": _rounded(found.tpot_left_out),
-            "ttft_error": _rounded(found.ttft_left_out)}
+    sample = Sample.of(points, catalog, [("own",)] * len(points), {"own": prior})
+    found, at_fit = fit(sample, catalog, OWN_LEVEL)
+    constants = np.exp(found.effects.constants(step_bounds(prior), ("own",)))
+    errors = [_rounded(median(e)) for e in left_out(at_fit, OWN_LEVEL)]
+    return {**step_fields(constants, precision_key(key, "fp4" in gpu.peak_flop_per_s)),
+            **first_token_fields(found.first_token(("own",))), "expert_imbalance": 1.0,
+            "tpot_error": errors[0], "ttft_error": errors[1]}
 
 
 # -- factors on a profile ------------------------------------------------------------------------
@@ -208,7 +219,7 @@ def _fitted(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfil
 def _scaled(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfile
             ) -> dict[str, Any]:
     """Constants under the best factors, with the errors of leaving each point out."""
-    highest = _highest(points, catalog)
+    highest = {name: highest_of(name) for name in SHARES}
     best = _factors(points, catalog, old, highest)
     changes = {name: rounded(value) for name, value in scale(old, best, highest).items()}
     left = [_one_left_out(points, i, catalog, old, highest, best) for i in range(len(points))]
@@ -225,16 +236,6 @@ def _one_left_out(points: Sequence[MeasuredPoint], place: int, catalog: Catalog,
     return _errors([points[place]], catalog, replace(old, **changes))
 
 
-def _highest(points: Sequence[MeasuredPoint], catalog: Catalog) -> dict[str, float]:
-    """The physical bound of each share."""
-    gpu, precision = catalog.gpu(points[0].gpu or ""), points[0].weights or ""
-    profiles = priors(catalog, points[0].engine or "", gpu)
-    bounds = np.exp(step_bounds(profiles, "fp4" in gpu.peak_flop_per_s).high)
-    at = PRECISIONS.index(precision) if precision in PRECISIONS else 0
-    found = {"mfu": float(bounds[at])}
-    for place, name in enumerate(SHARES[1:]):
-        found[name] = float(bounds[len(PRECISIONS) + place])
-    return found
 
 
 def _factors(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfile,

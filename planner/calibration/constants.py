@@ -13,18 +13,27 @@ from planner.engine import EngineProfile
 
 Array = NDArray[np.float64]
 
-STEP_NAMES = (*(f"mfu_{p}" for p in PRECISIONS), "mbu", "expert_mbu", "attention_mfu",
-              "attention_mbu", "link_efficiency", "collective_latency_s", "layer_s",
-              "moe_layer_s", "step_s")
+BY_PRECISION = ("mfu", "mbu", "expert_mfu", "expert_mbu")
+"""Shares that each weight precision has for itself."""
+SHARED = ("attention_mfu", "attention_mbu", "link_efficiency", "collective_latency_s", "layer_s",
+          "moe_extra_s", "latent_layer_s", "recurrent_layer_s", "step_s", "sequence_s")
+"""Constants that all precisions share. ``moe_extra_s`` is what a layer of experts takes beyond
+``layer_s``, so that every model speaks about the time of a layer."""
+STEP_NAMES = (*(f"{name}_{p}" for name in BY_PRECISION for p in PRECISIONS), *SHARED)
 """Constants of a step, in the order of the vector."""
-_LOW = np.array([0.15, 0.12, 0.06, 0.12, 0.35, 0.2, 0.08, 0.25, 0.06, 1e-6, 1e-6, 1e-6, 2e-5])
-_HIGH = np.array([0.80, 0.70, 0.80, 0.75, 0.95, 0.95, 0.72, 0.95, 0.80, 8e-5, 3e-4, 8e-4, 1.2e-2])
+_AT = {name: i for i, name in enumerate(STEP_NAMES)}
+_BOUNDS = {"mfu": (0.1, 0.8), "mbu": (0.2, 0.95), "expert_mfu": (0.03, 0.8),
+           "expert_mbu": (0.15, 0.95), "attention_mfu": (0.08, 0.72), "attention_mbu": (0.25, 0.95),
+           "link_efficiency": (0.06, 0.8), "collective_latency_s": (1e-6, 8e-5),
+           "layer_s": (1e-6, 3e-4), "moe_extra_s": (1e-6, 8e-4), "latent_layer_s": (1e-7, 4e-4),
+           "recurrent_layer_s": (1e-7, 4e-4), "step_s": (2e-5, 1.2e-2), "sequence_s": (1e-7, 2e-4)}
 """Physical bounds. Large GEMMs reach 0.93-0.99 of the bf16 and 0.77-0.85 of the fp8 peak at their
 best shape and a tenth less at usual ones (AIConfigurator 0.12 GEMM tables), engines 0.6-0.8 of it;
 FlashAttention-3 0.75 (Shah et al. 2024, figure 5); weight streams 0.87-0.96 of the bandwidth;
 all-reduces of 64 MiB 0.6-0.8 of NVLink (Vidur and APEX+ collective tables)."""
-_FP4_UNIT_HIGH = 0.5
-"""FP4 GEMMs reach 0.43-0.59 of the peak where the GPU has FP4 units; elsewhere they run 16-bit."""
+_SPREAD = {"mfu": 0.1, "mbu": 0.1, "expert_mfu": 0.3, "expert_mbu": 0.3, "attention_mfu": 0.2,
+           "attention_mbu": 0.2, "step_s": 0.5, "sequence_s": 0.5}
+_USUAL_SPREAD = 0.3
 
 FIRST_TOKEN_NAMES = ("ttft_scale", "request_s", "burst_share", "client_s", "queue_scale")
 """Constants of the time to first token, in the order of the vector."""
@@ -47,17 +56,34 @@ class Bounds:
         return cls(np.log(np.clip(prior, low * 1.001, high * 0.999)), np.log(low), np.log(high))
 
 
-def step_bounds(profiles: Mapping[str, EngineProfile], fp4_units: bool) -> Bounds:
+def kind_of(name: str) -> str:
+    """A constant's name without the precision."""
+    head, _, tail = name.rpartition("_")
+    return head if tail in PRECISIONS else name
+
+
+def spreads() -> Array:
+    """How far constants usually are from their prior: standard deviations of logarithms.
+
+    Shares of large GEMMs and of weight reads are set by the hardware and vary little; overheads
+    are the engine's and vary much.
+    """
+    return np.array([_SPREAD.get(kind_of(n), _USUAL_SPREAD) for n in STEP_NAMES])
+
+
+def highest_of(name: str) -> float:
+    """The largest physical value of a share of a profile."""
+    return _BOUNDS[name][1]
+
+
+def step_bounds(profiles: Mapping[str, EngineProfile]) -> Bounds:
     """Prior of the step constants: those of the profiles in force, by weight precision."""
     base = profiles["bf16"]
-    prior = [profiles[p].mfu for p in PRECISIONS]
-    prior += [base.mbu, base.expert_mbu, base.attention_mfu, base.attention_mbu,
-              base.link_efficiency, base.collective_latency_s, base.layer_s, base.moe_layer_s,
-              base.step_s]
-    high = _HIGH.copy()
-    if fp4_units:
-        high[PRECISIONS.index("fp4")] = _FP4_UNIT_HIGH
-    return Bounds.of(np.array(prior), _LOW, high)
+    prior = [getattr(profiles[p], name) for name in BY_PRECISION for p in PRECISIONS]
+    prior += [base.moe_layer_s - base.layer_s if name == "moe_extra_s" else getattr(base, name)
+              for name in SHARED]
+    low, high = (np.array([_BOUNDS[kind_of(n)][side] for n in STEP_NAMES]) for side in (0, 1))
+    return Bounds.of(np.array(prior), low, high)
 
 
 def first_token_bounds() -> Bounds:
@@ -65,15 +91,50 @@ def first_token_bounds() -> Bounds:
     return Bounds.of(FIRST_TOKEN_PRIOR, FIRST_TOKEN_LOW, FIRST_TOKEN_HIGH)
 
 
-def step_seconds(constants: Array, features: StepFeatures, precision: NDArray[np.intp]) -> Array:
-    """Step time [s] of every point under the constants (in :data:`STEP_NAMES` order)."""
-    k = len(PRECISIONS)
-    mfu = constants[:k][precision]
-    mbu, expert_mbu, attention_mfu, attention_mbu, link, latency, layer, moe, fixed = constants[k:]
-    gemm = np.maximum(features.gemm[0] / mfu, features.gemm[1] / mbu).sum(axis=0)
-    expert = np.maximum(features.expert[0] / mfu, features.expert[1] / expert_mbu).sum(axis=0)
-    attention = np.maximum(features.attention[0] / attention_mfu,
-                           features.attention[1] / attention_mbu).sum(axis=0)
-    wire = features.wire_s / link + features.calls * latency
-    layers = features.dense_layers * layer + features.moe_layers * moe
-    return np.asarray(gemm + expert + attention + wire + layers + fixed)
+def step_seconds(logs: Array, features: StepFeatures, precision: NDArray[np.intp]
+                 ) -> tuple[Array, Array]:
+    """Step time [s] of every point and its derivative by the logarithm of each constant.
+
+    Parameters
+    ----------
+    logs : ndarray, shape (n, k)
+        Logarithms of the constants of every point, in :data:`STEP_NAMES` order.
+    features : StepFeatures
+    precision : ndarray of int, shape (n,)
+
+    Returns
+    -------
+    (ndarray of shape (n,), ndarray of shape (n, k))
+    """
+    values, slope = np.exp(logs), np.zeros_like(logs)
+    each, total = np.arange(len(logs)), np.zeros(len(logs))
+
+    def roofline(sides: Array, compute: NDArray[np.intp], memory: NDArray[np.intp]) -> None:
+        nonlocal total
+        for flops_s, bytes_s in zip(sides[0], sides[1], strict=True):
+            by_compute, by_memory = flops_s / values[each, compute], bytes_s / values[each, memory]
+            bound = by_compute > by_memory
+            slope[each, compute] -= np.where(bound, by_compute, 0.0)
+            slope[each, memory] -= np.where(bound, 0.0, by_memory)
+            total = total + np.maximum(by_compute, by_memory)
+
+    def fixed(count: Array, name: str, sign: float = 1.0) -> None:
+        nonlocal total
+        seconds = count * values[:, _AT[name]] ** sign
+        slope[:, _AT[name]] += sign * seconds
+        total = total + seconds
+
+    first = {name: _AT[f"{name}_{PRECISIONS[0]}"] + precision for name in BY_PRECISION}
+    roofline(features.gemm, first["mfu"], first["mbu"])
+    roofline(features.expert, first["expert_mfu"], first["expert_mbu"])
+    same = np.zeros_like(precision)
+    roofline(features.attention, same + _AT["attention_mfu"], same + _AT["attention_mbu"])
+    fixed(features.wire_s, "link_efficiency", -1.0)
+    fixed(features.calls, "collective_latency_s")
+    fixed(features.layers, "layer_s")
+    fixed(features.moe_layers, "moe_extra_s")
+    fixed(features.latent_layers, "latent_layer_s")
+    fixed(features.recurrent_layers, "recurrent_layer_s")
+    fixed(np.ones(len(logs)), "step_s")
+    fixed(features.sequences, "sequence_s")
+    return total, slope

@@ -11,9 +11,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from planner.calibration.points import MeasuredPoint
+from planner.calibration.throughput import ThroughputRow
 from planner.prediction import Point, WorkerPool
 from planner.requests import Layout
 from planner.units import ms_to_s
@@ -24,7 +26,7 @@ MOST_TENSOR = 8
 """Rows beyond are totals of a cluster, not one engine."""
 _GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb",
          "H100-SXM": "h100-sxm-80gb", "H200-SXM": "h200-sxm-141gb", "B200": "b200-sxm-180gb",
-         "A100-40GB-SXM": "a100-sxm-40gb", "A100-80GB-SXM": "a100-sxm-80gb",
+         "A100-40GB-SXM": "a100-sxm-40gb", "A100-80GB-SXM": "a100-sxm-80gb", "L40S": "l40s",
          "MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x"}
 _ENGINES = {"trtllm": "tensorrt-llm", "vllm": "vllm", "sglang": "sglang",
             "tensorrt-llm": "tensorrt-llm"}
@@ -33,8 +35,13 @@ _WEIGHTS = {"fp8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "bf16": 
 _ALIASES = {"deepseek-r1-0528": "deepseek-v3", "deepseek-v3.1": "deepseek-v3",
             "nvidia/deepseek-r1-nvfp4": "deepseek-v3", "nvidia/deepseek-v3.1-nvfp4": "deepseek-v3",
             "nvidia/llama-3.1-8b-instruct-fp8": "llama-3.1-8b",
-            "nvidia/qwen3-32b-nvfp4": "qwen3-32b"}
+            "nvidia/qwen3-32b-nvfp4": "qwen3-32b", "llama-2-70b-chat": "llama-2-70b",
+            "llama-3.1-405b-instruct": "llama-3.1-405b", "llama-3.1-8b-instruct": "llama-3.1-8b",
+            "llama-3.3-70b": "llama-3.1-70b", "deepseek-r1": "deepseek-v3"}
 """Names of checkpoints whose architecture the catalog has under another one."""
+_SUITES = {"MLPerf": "MLPerf", "TensorRT-LLM-docs": "TensorRT-LLM", "InferenceMAX": "InferenceMAX"}
+_LIMITS = re.compile(r"TTFT p99<=(\d+)ms TPOT p99<=(\d+)ms")
+_THROUGHPUT_COLUMNS = {"output_tok_s_per_gpu", "kv_precision", "n_gpus", "notes", "id"}
 _CONCURRENCY = re.compile(r"silicon_concurrency=(\d+)")
 _MEASURED = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 _NOMINAL = re.compile(r"db-dump|source_file=\d{4}-\d\d-\d\d")
@@ -50,7 +57,14 @@ def load(folder: Path) -> list[MeasuredPoint]:
             points += _curves(path)
         elif path.name == "published_benchmarks.csv":
             points += _published(path)
-    return points
+    return list({_figures(p): p for p in points}.values())
+
+
+def _figures(point: MeasuredPoint) -> tuple[object, ...]:
+    """What makes a point a copy of another: the tables list many runs two or three times."""
+    return (point.model, point.gpu, point.engine, point.weights, point.tensor_parallel,
+            point.data_parallel, point.concurrency, round(point.prompt_tokens, -1),
+            float(f"{point.tpot_s:.6g}"), float(f"{point.ttft_s:.6g}"))
 
 
 def _curves(path: Path) -> Iterator[MeasuredPoint]:
@@ -90,9 +104,90 @@ def _worker_pool(row: Row, role: str) -> WorkerPool:
                       _whole(row[f"{role}_batch_size"]))
 
 
+def load_throughput(folder: Path) -> list[ThroughputRow]:
+    """Offline, server and closed-loop rows that state output tokens per second and GPU."""
+    paths = [p for p in (folder / "published_benchmarks.csv",
+                         folder / "measured/published_benchmarks.csv") if p.exists()]
+    found: dict[tuple[object, ...], ThroughputRow] = {}
+    for path in paths:
+        with path.open(newline="") as handle:
+            for row in csv.DictReader(handle):
+                made = _throughput(row) if row.keys() >= _THROUGHPUT_COLUMNS else None
+                if made is not None:
+                    found[astuple(replace(made, source=""))] = made
+    return list(found.values())
+
+
+def _throughput(row: Row) -> ThroughputRow | None:
+    suite = _SUITES.get(row["source"].partition("-Inference")[0])
+    wanted = {"MLPerf": ("offline", "server"), "TensorRT-LLM": ("offline",),
+              "InferenceMAX": ("colocated",)}.get(suite or "", ())
+    needed = all(row[name] for name in ("output_tok_s_per_gpu", "isl", "osl"))
+    if (suite is None or row["mode"] not in wanted or not needed or row["hardware"] not in _GPUS
+            or row["engine"] not in _ENGINES or row["weight_precision"] not in _WEIGHTS
+            or row["spec_decode"] not in ("", "none")):
+        return None
+    weights, limits = _WEIGHTS[row["weight_precision"]], _LIMITS.search(row["notes"])
+    layout = _throughput_layout(row, suite)
+    scenario = ("closed loop" if suite == "InferenceMAX" else
+                "interactive" if "Interactive" in row["notes"] else row["mode"])
+    small = suite == "MLPerf" and weights in ("fp8", "fp4")
+    kv = row["kv_precision"] if row["kv_precision"] in ("fp8", "bf16") else "fp8" * small
+    return ThroughputRow(
+        suite, scenario, model_name(row["model"]), _GPUS[row["hardware"]],
+        _ENGINES[row["engine"]], row["engine_version"] or row["date_or_version"], weights, kv,
+        *layout, _whole(row["n_gpus"]), float(row["isl"]), float(row["osl"]),
+        float(row["concurrency"]) if suite == "InferenceMAX" else 0.0,
+        *((float(limits.group(1)), float(limits.group(2))) if limits else (0.0, 0.0)),
+        float(row["output_tok_s_per_gpu"]), row["id"])
+
+
+def _throughput_layout(row: Row, suite: str) -> tuple[int, int, int]:
+    """Tensor, pipeline and data parallelism of a replica; MLPerf tables do not have them."""
+    if suite == "MLPerf":
+        return 0, 1, 1
+    tensor, pipeline, data = (_whole(row[name]) for name in ("tp", "pp", "dp"))
+    if suite == "InferenceMAX" and row["dp_attention"] == "True":
+        return 1, pipeline, max(tensor, data)
+    return tensor, pipeline, 1
+
+
 def _usable_curve(row: Row) -> bool:
     return bool(_CONCURRENCY.search(row["silicon_data_source"]) and row["silicon_tpot_ms"]
-                and float(row["silicon_tpot_ms"]) > 0 and float(row["tp_size"]) <= MOST_TENSOR)
+                and float(row["silicon_tpot_ms"]) > 0
+                and curve_layout(row).tensor <= MOST_TENSOR)
+
+
+def curve_speculates(row: Row) -> bool:
+    """Whether a row was in all likelihood taken with a draft (multi-token prediction) on.
+
+    The sample does not say. TensorRT-LLM runs of DeepSeek-R1 and V3 come in two groups that differ
+    in nothing stated: release 1.2.0rc6.post3, and 1.1.0rc2.post2 from January 2026 on, take 0.4 to
+    0.6 of the time per token of the other group at 4 to 16 requests and 0.7 at 128, with a slower
+    first token, which is what a draft does and an engine release a week later does not.
+    """
+    origin = row["silicon_data_source"]
+    if row["backend"] != "trtllm" or not row["model_path"].startswith("deepseek-ai/DeepSeek"):
+        return False
+    date = _MEASURED.search(origin)
+    since = date.group(1) if date else ""
+    return "1.2.0rc6.post3" in origin or ("1.1.0rc2.post2" in origin and since >= "2026-01")
+
+
+def curve_layout(row: Row) -> Layout:
+    """The layout of an aggregated row.
+
+    Part of the sample multiplies the tensor, data and expert sizes of a run once too often: the
+    same measured figures appear as ``tp 64, moe 8 x 8`` and as ``tp 8, moe 1 x 8``, as attention
+    data parallelism 64 and 8; the names of the runs (``tp8_ep8``) have the smaller ones.
+    """
+    tensor, data = _whole(row["tp_size"]), _whole(row["attention_dp_size"])
+    shards, experts = _whole(row["moe_tp_size"]), _whole(row["moe_ep_size"])
+    if shards == experts > 1 and tensor * data == shards * experts:
+        tensor, data = (1, experts) if data > 1 else (experts, 1)
+    elif data > 1 and tensor == data and experts == tensor * data:
+        tensor, experts = 1, data
+    return Layout(tensor, _whole(row["pp_size"]), min(experts, tensor * data), data)
 
 
 def _curve(row: Row, source: str) -> MeasuredPoint:
@@ -100,16 +195,18 @@ def _curve(row: Row, source: str) -> MeasuredPoint:
     ratio = LENGTH_RATIO if _NOMINAL.search(origin) else 1.0
     match, date = _CONCURRENCY.search(origin), _MEASURED.search(origin)
     assert match
-    data = _whole(row["attention_dp_size"])
+    layout = curve_layout(row)
     return MeasuredPoint(
         prompt_tokens=float(row["isl"]) * ratio, output_tokens=float(row["osl"]) * ratio,
         ttft_s=ms_to_s(float(row["silicon_ttft_ms"])),
         tpot_s=ms_to_s(float(row["silicon_tpot_ms"])), source=source,
         model=model_name(row["model_path"]), gpu=_GPUS[row["system"]],
         engine=_ENGINES[row["backend"]], engine_version=row["backend_version"],
-        setup="colocated", weights=_curve_weights(row), tensor_parallel=_whole(row["tp_size"]),
-        pipeline_parallel=_whole(row["pp_size"]), data_parallel=data,
-        concurrency=float(match.group(1)), date=date.group(1) if date else "")
+        setup="colocated", weights=_curve_weights(row), tensor_parallel=layout.tensor,
+        pipeline_parallel=layout.pipeline, expert_parallel=layout.expert,
+        data_parallel=layout.data,
+        concurrency=float(match.group(1)), speculative=curve_speculates(row),
+        date=date.group(1) if date else "")
 
 
 def _curve_weights(row: Row) -> str:

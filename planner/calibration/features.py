@@ -19,13 +19,15 @@ from planner.calibration.points import MeasuredPoint
 from planner.catalog.book import Catalog
 from planner.engine import EngineProfile
 from planner.requests import Layout
-from planner.roofline import Deployment, Step, StepBatch, StepModel
+from planner.roofline import LATENT, RECURRENT, Deployment, Step, StepBatch, StepModel
 
 Array = NDArray[np.float64]
 PRECISIONS = ("bf16", "fp8", "fp4", "int4")
-"""Weight precisions with an ``mfu`` of their own; int8 and fp16 run at the 16-bit rate."""
-UNIT = EngineProfile(slug="unit", engine="unit", half_tokens=64.0, tile_tokens=64)
-"""Every factor 1 and no overhead, with the tile fill of :mod:`planner.roofline`."""
+"""Weight precisions with shares of their own; int8 and fp16 run at the 16-bit rate. On a GPU
+without FP4 units 4-bit weights of either kind are unpacked and multiplied in 16 bits."""
+UNIT = EngineProfile(slug="unit", engine="unit", half_tokens=16.0, tile_tokens=64, expert_skew=1.0)
+"""Every factor 1 and no overhead, with the tile fill and the routing of fitted profiles. These
+three were chosen by cross-validation over a few values each."""
 _GROUPS = {"routed_experts": "expert", "attention_prefill": "attention",
            "attention_decode": "attention", "recurrent_state": "attention"}
 
@@ -38,7 +40,8 @@ class StepFeatures:
     ----------
     gemm, expert, attention : ndarray, shape (2, k, n)
         Compute and memory seconds of up to k groups of n points.
-    wire_s, calls, dense_layers, moe_layers : ndarray, shape (n,)
+    wire_s, calls, layers, moe_layers, latent_layers, recurrent_layers, sequences : ndarray
+        Of shape (n,); ``layers`` counts every layer, ``sequences`` those of the step.
     """
 
     gemm: Array
@@ -46,15 +49,19 @@ class StepFeatures:
     attention: Array
     wire_s: Array
     calls: Array
-    dense_layers: Array
+    layers: Array
     moe_layers: Array
+    latent_layers: Array
+    recurrent_layers: Array
+    sequences: Array
 
     def at(self, places: NDArray[np.intp]) -> StepFeatures:
         """The same of some points."""
         return StepFeatures(self.gemm[:, :, places], self.expert[:, :, places],
                             self.attention[:, :, places], self.wire_s[places],
-                            self.calls[places], self.dense_layers[places],
-                            self.moe_layers[places])
+                            self.calls[places], self.layers[places], self.moe_layers[places],
+                            self.latent_layers[places], self.recurrent_layers[places],
+                            self.sequences[places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +138,21 @@ def extract(points: Sequence[MeasuredPoint], catalog: Catalog, running: Array) -
 
 def _precision_of(point: MeasuredPoint, catalog: Catalog) -> str:
     assert point.model is not None
+    assert point.gpu is not None
     name = point.weights or catalog.llm(point.model).native_precision
-    return name if name in PRECISIONS else "bf16"
+    return precision_key(name, "fp4" in catalog.gpu(point.gpu).peak_flop_per_s)
+
+
+def precision_key(precision: str, fp4_units: bool) -> str:
+    """The entry of :data:`PRECISIONS` whose constants a weight precision takes on a GPU."""
+    if precision == "fp4" and not fp4_units:
+        return "int4"
+    return precision if precision in PRECISIONS else "bf16"
 
 
 def _empty(size: int) -> StepFeatures:
     return StepFeatures(np.zeros((2, 3, size)), np.zeros((2, 2, size)), np.zeros((2, 3, size)),
-                        *(np.zeros(size) for _ in range(4)))
+                        *(np.zeros(size) for _ in range(7)))
 
 
 def _fill(store: StepFeatures, at: NDArray[np.intp], deployment: Deployment, batch: StepBatch
@@ -157,9 +172,14 @@ def _fill(store: StepFeatures, at: NDArray[np.intp], deployment: Deployment, bat
     latent = replace(deployment, profile=replace(UNIT, collective_latency_s=1.0,
                                                  link_efficiency=1e12))
     store.calls[at] = _communication(StepModel.of(latent).step(batch))
-    moe = sum(g.count for g in deployment.llm.groups if g.feed_forward.experts)
-    store.moe_layers[at] = moe
-    store.dense_layers[at] = deployment.llm.layers - moe
+    groups = deployment.llm.groups
+    store.layers[at] = deployment.llm.layers
+    store.moe_layers[at] = sum(g.count for g in groups if g.feed_forward.experts)
+    store.latent_layers[at] = sum(g.count for g in groups if g.mixer.kind in LATENT)
+    store.recurrent_layers[at] = sum(g.count for g in groups if g.mixer.kind in RECURRENT)
+    each = replace(deployment, profile=replace(UNIT, sequence_s=1.0))
+    store.sequences[at] = next(t.other_s for t in StepModel.of(each).step(batch).terms
+                               if t.kind == "overhead")
 
 
 def _communication(step: Step) -> Array:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.constants import FIRST_TOKEN_NAMES, STEP_NAMES, step_bounds
-from planner.calibration.features import PRECISIONS, extract
-from planner.calibration.fit import Fitted, fit, predict_tpot
+from planner.calibration.constants import (
+    BY_PRECISION,
+    FIRST_TOKEN_NAMES,
+    SHARED,
+    STEP_NAMES,
+    kind_of,
+    step_bounds,
+)
+from planner.calibration.features import PRECISIONS, precision_key
+from planner.calibration.fit import Errors, Fit, Sample, fit, left_out, median, refit
 from planner.calibration.points import MeasuredPoint
+from planner.calibration.pooled import LEVELS, levels_of
 from planner.catalog.book import Catalog
 from planner.engine import EngineProfile
 from planner.hardware import Gpu
@@ -21,29 +29,33 @@ from planner.profile_scope import kinds_of
 Array = NDArray[np.float64]
 UNSEEN_ERROR, FAMILY_ERROR, UNFITTED_ERROR = 0.2, 0.2, 0.3
 """Least relative TPOT errors claimed for a precision, a GPU of a measured family, and a GPU of a
-family that was not measured: predicting one GPU from another errs by 0.12-0.25."""
+family that was not measured: predicting one GPU from another errs by 0.1-0.25."""
 MIN_POINTS = 8
-"""Fewer points than this of a GPU and engine are not fitted."""
-_OVERHEADS = ("layer_s", "moe_layer_s", "step_s")
+"""Fewer points than this of a GPU family and engine are not fitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFit:
-    """One engine on one family of GPUs: its points and their fit.
+    """One engine on one family of GPUs: its points, constants and errors.
 
     GPUs of one family share the die (H100 and H200), so they share constants: the one with more
-    bandwidth then never decodes slower. ``gpu`` stands for the family.
+    bandwidth then never decodes slower. ``gpu`` stands for the family; ``step`` and ``first_token``
+    are in the orders of :mod:`planner.calibration.constants`, ``determined`` says which step
+    constants the data moved away from their prior.
     """
 
     engine: str
     gpu: Gpu
     points: tuple[MeasuredPoint, ...]
-    fitted: Fitted
+    step: Array
+    first_token: Array
+    determined: NDArray[np.bool_]
+    errors: Errors
 
     @property
     def family(self) -> str:
         """Architecture name, as profiles select by it."""
-        return self.gpu.architecture.lower()
+        return family_of(self.gpu)
 
     @property
     def gpus(self) -> list[str]:
@@ -56,20 +68,78 @@ class EngineFit:
         return {p.weights or "bf16" for p in self.points}
 
 
-def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog) -> list[EngineFit]:
-    """Fit every engine and family with enough points; the catalog's profiles are the prior."""
+@dataclass(frozen=True, slots=True)
+class PooledFit:
+    """All engines and families fitted together, and how well families are told from others."""
+
+    sample: Sample
+    found: Fit
+    fits: list[EngineFit]
+    unseen_family: dict[str, float]
+
+
+def family_of(gpu: Gpu) -> str:
+    """Architecture name of a GPU, as profiles select by it."""
+    return gpu.architecture.lower()
+
+
+def sample_of(points: Iterable[MeasuredPoint], catalog: Catalog) -> Sample:
+    """Points of every engine and family that has enough, with the catalog's profiles as prior.
+
+    Points with a draft model are left out: their TPOT is not one step.
+    """
     groups: dict[tuple[str, str], list[MeasuredPoint]] = {}
     for point in points:
-        if point.engine and point.gpu:
-            family = catalog.gpu(point.gpu).architecture.lower()
-            groups.setdefault((point.engine, family), []).append(point)
+        if point.engine and point.gpu and not point.speculative:
+            key = point.engine, family_of(catalog.gpu(point.gpu))
+            groups.setdefault(key, []).append(point)
+    groups = {k: members for k, members in sorted(groups.items()) if len(members) >= MIN_POINTS}
+    chosen = [p for members in groups.values() for p in members]
+    keys = [levels_of(*key) for key, members in groups.items() for _ in members]
+    base: dict[Hashable, dict[str, EngineProfile]] = {
+        key: priors(catalog, key[0], catalog.gpu(members[0].gpu or ""))
+        for key, members in groups.items()}
+    return Sample.of(chosen, catalog, keys, base)
+
+
+def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog, with_errors: bool = True
+            ) -> PooledFit:
+    """Fit every engine and family with enough points together.
+
+    ``with_errors`` also fits without parts of the points, to state errors (ten times the work).
+    """
+    sample = sample_of(points, catalog)
+    found, at_fit = fit(sample, catalog, LEVELS)
+    errors = left_out(at_fit, LEVELS) if with_errors else None
+    train = found.tpot(at_fit) / sample.tpot - 1.0
     fits = []
-    for (engine, _), members in sorted(groups.items()):
-        if len(members) >= MIN_POINTS:
-            gpu = catalog.gpu(members[0].gpu or "")
-            prior = priors(catalog, engine, gpu)
-            fits.append(EngineFit(engine, gpu, tuple(members), fit(members, catalog, prior)))
-    return fits
+    for key in dict.fromkeys(k[-1] for k in sample.keys):
+        here = np.array([i for i, k in enumerate(sample.keys) if k[-1] == key])
+        gpu = catalog.gpu(sample.points[here[0]].gpu or "")
+        bounds = step_bounds(priors(catalog, sample.points[here[0]].engine or "", gpu))
+        logs = found.effects.constants(bounds, sample.keys[here[0]])
+        stated = Errors(median(train[here]), *(
+            (median(errors[0][here]), median(errors[1][here])) if errors else (0.0, 0.0)))
+        fits.append(EngineFit(sample.points[here[0]].engine or "", gpu,
+                              tuple(sample.points[i] for i in here), np.exp(logs),
+                              found.first_token(sample.keys[here[0]]),
+                              np.abs(logs - bounds.prior) > 0.02, stated))
+    unseen = left_out_family(at_fit) if with_errors else {}
+    return PooledFit(sample, found, fits, unseen)
+
+
+def left_out_family(sample: Sample) -> dict[str, float]:
+    """Median TPOT error of each engine when whole families are predicted without their points."""
+    families = np.array([str(k[2]) for k in sample.keys])
+    engines = np.array([str(k[1]) for k in sample.keys])
+    errors = np.full(len(families), np.nan)
+    for family in sorted(set(families)):
+        inside, outside = np.flatnonzero(families != family), np.flatnonzero(families == family)
+        if inside.size:
+            found = refit(sample.at(inside), LEVELS)
+            rest = sample.at(outside)
+            errors[outside] = found.tpot(rest) / rest.tpot - 1.0
+    return {engine: median(errors[engines == engine]) for engine in sorted(set(engines))}
 
 
 def priors(catalog: Catalog, engine: str, gpu: Gpu) -> dict[str, EngineProfile]:
@@ -88,13 +158,14 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
         made.append(replace(
             prior[key], slug=profile_slug(result.engine, result.family, precision),
             gpu=result.family, precision=precision, expert_imbalance=1.0,
-            obtained="fitted" if known else "assumed", **step_fields(result.fitted.step, key),
-            **first_token_fields(result.fitted.first_token),
-            tpot_error=round(max(result.fitted.tpot_left_out, 0.0 if known else UNSEEN_ERROR), 4),
-            ttft_error=round(result.fitted.ttft_left_out, 4),
-            train_error=round(result.fitted.tpot_train, 4), points=result.fitted.points,
+            obtained="fitted" if known else "assumed",
+            **step_fields(result.step, _constants_of(key, result.gpu)),
+            **first_token_fields(result.first_token),
+            tpot_error=round(max(result.errors.tpot_left_out, 0.0 if known else UNSEEN_ERROR), 4),
+            ttft_error=round(result.errors.ttft_left_out, 4),
+            train_error=round(result.errors.tpot_train, 4), points=len(result.points),
             fitted_on=" ".join([*sorted(seen), *result.gpus]),
-            source=_source(result, source, known), as_of=as_of))
+            source=_source(result, key, source, known), as_of=as_of))
     return made
 
 
@@ -103,8 +174,14 @@ def profile_slug(engine: str, family: str, precision: str) -> str:
     return f"{engine}-{family.replace(' ', '-')}-{precision.replace('*', 'any')}"
 
 
-def _source(result: EngineFit, source: str, known: bool) -> str:
-    still = [n for n, moved in zip(STEP_NAMES, result.fitted.determined, strict=True) if not moved]
+def _constants_of(precision: str, gpu: Gpu) -> str:
+    return precision_key(precision, "fp4" in gpu.peak_flop_per_s)
+
+
+def _source(result: EngineFit, precision: str, source: str, known: bool) -> str:
+    used = {f"{n}_{_constants_of(precision, result.gpu)}" for n in BY_PRECISION} | set(SHARED)
+    still = [kind_of(n) for n, moved in zip(STEP_NAMES, result.determined, strict=True)
+             if n in used and not moved]
     text = source if known else f"{source}; this precision was not measured"
     return f"{text}; at their prior: {', '.join(still)}" if still else text
 
@@ -112,8 +189,10 @@ def _source(result: EngineFit, source: str, known: bool) -> str:
 def step_fields(constants: Array, precision: str) -> dict[str, Any]:
     """Step constants as profile fields for one precision."""
     named = dict(zip(STEP_NAMES, (float(x) for x in constants), strict=True))
-    fields = {k: rounded(v) for k, v in named.items() if not k.startswith("mfu_")}
-    return {"mfu": rounded(named[f"mfu_{precision}"]), **fields}
+    fields = {name: named[f"{name}_{precision}"] for name in BY_PRECISION}
+    fields |= {name: named[name] for name in SHARED}
+    fields["moe_layer_s"] = fields.pop("moe_extra_s") + fields["layer_s"]
+    return {name: rounded(value) for name, value in fields.items()}
 
 
 def first_token_fields(constants: Array) -> dict[str, Any]:
@@ -129,73 +208,44 @@ def rounded(value: float) -> float:
 # -- transfer ---------------------------------------------------------------------------------
 
 
-def transferred(fits: Sequence[EngineFit], catalog: Catalog, as_of: str) -> list[EngineProfile]:
-    """Profiles of GPUs that were not measured.
+def transferred(pooled: PooledFit, catalog: Catalog, as_of: str) -> list[EngineProfile]:
+    """Profiles of GPUs that were not measured: their prior with the effects that others showed.
 
-    A GPU family with a fitted member takes the geometric mean of its members' constants; other
-    families keep their prior's hardware factors and take the engine's host overheads. All are
-    ``assumed``, with the error that predicting each fitted GPU from the others makes.
+    A family whose name extends a fitted one's takes that one's effects too. All are ``assumed``,
+    with the error that predicting whole families from the others makes.
     """
     made = []
     for profile in catalog.engines.values():
-        own = [f for f in fits if f.engine == profile.engine]
+        own = [f for f in pooled.fits if f.engine == profile.engine]
         if not own or profile.gpu in catalog.gpus or profile.version.startswith("0.11"):
             continue
-        family = [f for f in own if profile.gpu.startswith(f.gpu.architecture.lower())]
-        error = round(left_out_gpu(own, catalog), 4)
-        made.append(_family_row(profile, family, error, as_of) if family
-                    else _engine_row(profile, own, catalog, error, as_of))
+        near = [f for f in own if profile.gpu.startswith(f.family)]
+        family = near[0].family if near else profile.gpu
+        made.append(_transferred_row(profile, pooled, near or own, family, catalog, as_of))
     return made
 
 
-def _family_row(profile: EngineProfile, family: Sequence[EngineFit], error: float, as_of: str
-                ) -> EngineProfile:
+def _transferred_row(profile: EngineProfile, pooled: PooledFit, sources: Sequence[EngineFit],
+                     family: str, catalog: Catalog, as_of: str) -> EngineProfile:
+    keys = levels_of(profile.engine, family)
+    own = {p: catalog.engines.get(profile_slug(profile.engine, profile.gpu.replace("*", "any"), p),
+                                  profile) for p in PRECISIONS}
+    constants = np.exp(pooled.found.effects.constants(step_bounds(own), keys))
+    near = profile.gpu.startswith(family)
     precision = profile.precision if profile.precision in PRECISIONS else "bf16"
-    step, first = _mean([f.fitted.step for f in family]), _mean(
-        [f.fitted.first_token for f in family])
-    names = ", ".join(slug for f in family for slug in f.gpus)
-    return replace(profile, **step_fields(step, precision), **first_token_fields(first),
-                   expert_imbalance=1.0, obtained="assumed", as_of=as_of,
-                   tpot_error=max(error, FAMILY_ERROR),
-                   points=sum(f.fitted.points for f in family),
-                   source=f"transfer: mean of the fits on {names}")
-
-
-def _engine_row(profile: EngineProfile, own: Sequence[EngineFit], catalog: Catalog, error: float,
-                as_of: str) -> EngineProfile:
-    """The family's own hardware factors with the engine's overheads, scaled as they were found."""
-    first = _mean([f.fitted.first_token for f in own])
-    scaled: dict[str, Any] = {}
-    for name in _OVERHEADS:
-        place = STEP_NAMES.index(name)
-        ratios = [f.fitted.step[place]
-                  / getattr(priors(catalog, f.engine, f.gpu)["bf16"], name) for f in own]
-        scaled[name] = rounded(getattr(profile, name) * float(np.exp(np.mean(np.log(ratios)))))
-    return replace(profile, **scaled, **first_token_fields(first), obtained="assumed",
-                   tpot_error=max(error, UNFITTED_ERROR), as_of=as_of,
-                   source=f"{profile.source}; overheads as fitted on "
-                   f"{', '.join(slug for f in own for slug in f.gpus)}")
-
-
-def _mean(vectors: Sequence[Array]) -> Array:
-    return np.asarray(np.exp(np.mean(np.log(np.stack(vectors)), axis=0)))
-
-
-def left_out_gpu(fits: Sequence[EngineFit], catalog: Catalog) -> float:
-    """Median TPOT error when each family is predicted from the engine's other families.
-
-    Alone, a family is predicted from the prior.
-    """
-    errors = []
-    for target in fits:
-        others = [f.fitted.step for f in fits if f.family != target.family]
-        bounds = step_bounds(priors(catalog, target.engine, target.gpu), False)
-        constants = _mean(others) if others else np.exp(bounds.prior)
-        tpot = np.array([p.tpot_s for p in target.points])
-        clients = np.array([p.concurrency or 1.0 for p in target.points])
-        features = extract(target.points, catalog, clients)
-        errors.append(np.abs(predict_tpot(constants, features) / tpot - 1.0))
-    return float(np.median(np.concatenate(errors)))
+    units = [("fp4" in g.peak_flop_per_s) for g in catalog.gpus.values()
+             if family_of(g) == profile.gpu]
+    key = precision_key(precision, any(units))
+    names = ", ".join(slug for f in sources for slug in f.gpus)
+    error = pooled.unseen_family.get(profile.engine, 0.0)
+    fitted = family != profile.gpu
+    least = FAMILY_ERROR if fitted else UNFITTED_ERROR
+    return replace(profile, **step_fields(constants, key),
+                   **first_token_fields(pooled.found.first_token(keys)), expert_imbalance=1.0,
+                   obtained="assumed", tpot_error=round(max(error, least), 4), as_of=as_of,
+                   points=sum(len(f.points) for f in sources) if fitted and near else 0,
+                   source=(f"transfer: as fitted on {names}" if fitted else
+                           f"{profile.source}; moved as the fits on {names} moved"))
 
 
 def merged(catalog: Catalog, fresh: Iterable[EngineProfile]) -> Mapping[str, EngineProfile]:

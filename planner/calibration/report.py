@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from planner.calibration.golden import GoldenRow, read_golden, read_left_out
 from planner.calibration.points import MeasuredPoint
+from planner.calibration.throughput import ThroughputRow, read_throughput, throughput_errors
 from planner.catalog.book import Catalog
 from planner.errors import PlannerError
 from planner.prediction import Point, predict
@@ -148,6 +149,7 @@ def accuracy_report(catalog: Catalog, by: str | None = None,
             {r.measured.source.partition(" (")[0] for r in golden})},
         "overall": {phase: statistics(getattr(errors, phase)) for phase in PHASES},
         "by": {name: _breakdown(name, golden, errors) for name in wanted},
+        "throughput": _throughput(catalog),
         "left_out": [asdict(row) for row in read_left_out()],
         "profiles": _profiles(catalog),
         "peer": PEER,
@@ -167,6 +169,20 @@ def _judged(catalog: Catalog) -> tuple[Sequence[GoldenRow], Errors]:
     return golden, errors
 
 
+_latest_throughput: list[tuple[Catalog, Sequence[ThroughputRow], Array]] = []
+
+
+def _judged_throughput(catalog: Catalog) -> tuple[Sequence[ThroughputRow], Array]:
+    """The throughput rows and their errors; kept until another catalog asks."""
+    for known, rows, errors in tuple(_latest_throughput):
+        if known is catalog:
+            return rows, errors
+    rows = read_throughput()
+    errors = throughput_errors(rows, catalog)
+    _latest_throughput[:] = [(catalog, rows, errors)]
+    return rows, errors
+
+
 def _compared(rows: Sequence[GoldenRow], catalog: Catalog) -> tuple[Sequence[GoldenRow], Errors]:
     return rows, errors_of([r.measured for r in rows], [r.point for r in rows], catalog)
 
@@ -184,6 +200,18 @@ def _places(name: str, labels: Sequence[str]) -> Iterable[tuple[str, NDArray[np.
     key = (lambda s: int(s.rstrip("+").split("-")[0])) if name == "concurrency" else str
     whole = np.array(labels)
     return [(label, np.flatnonzero(whole == label)) for label in sorted(set(labels), key=key)]
+
+
+def _throughput(catalog: Catalog) -> list[dict[str, Any]]:
+    """Errors of output tokens/s per GPU, all rows first, then by suite and scenario."""
+    found, errors = _judged_throughput(catalog)
+    if not found:
+        return []
+    labels = [f"{row.suite} {row.scenario}" for row in found]
+    metric = "output_tokens_per_s_per_gpu"
+    return [{"name": "all", "metric": metric, **statistics(errors)},
+            *({"name": label, "metric": metric, **statistics(errors[places])}
+              for label, places in _places("suite", labels))]
 
 
 def _profiles(catalog: Catalog) -> list[dict[str, Any]]:

@@ -10,17 +10,30 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from pathlib import Path
 
-from planner.calibration.datasets import load, load_disaggregated
+import numpy as np
+
+from planner.calibration.datasets import load, load_disaggregated, load_throughput
 from planner.calibration.points import MeasuredPoint
-from planner.calibration.profiles import EngineFit, fit_all, merged, rows, transferred
+from planner.calibration.profiles import (
+    EngineFit,
+    PooledFit,
+    fit_all,
+    merged,
+    rows,
+    transferred,
+)
+from planner.calibration.throughput import ThroughputRow
 from planner.catalog.book import Catalog
 from planner.catalog.rows import engine_from_fields
 from planner.catalog.shipped import engine_rows
 from planner.engine import EngineProfile
 from planner.errors import InvalidValue, NotInCatalog
-from planner.prediction import Point, predict
+from planner.prediction import Point, predict, running_cap
+from planner.roofline import Deployment
 from planner.units import ms_to_s
 
+OFFLINE_FROM, OFFLINE_FAMILIES = "1.0", ("hopper", "blackwell")
+"""Offline rows that are fitted: of releases as new as those of the closed loops."""
 SHRINK = 5
 """Points' worth of doubt in a factor of disaggregated serving."""
 PRIORS = Path(__file__).parent / "priors.csv"
@@ -56,13 +69,53 @@ def calibrate(folder: Path, catalog: Catalog, as_of: date) -> Calibration:
                            "with closed-loop points", "/data")
     base = prior_catalog(catalog)
     known, unknown = split_known(points, base)
-    fits = fit_all(known, base)
+    full = offline_points(load_throughput(folder), base)
+    pooled = fit_all([*known, *full], base)
     day = as_of.isoformat()
-    fresh = [row for f in fits for row in rows(f, base, day, "fit to published closed-loop curves")]
-    profiles = dict(merged(base, [*transferred(fits, base, day), *fresh]))
+    profiles = profiles_of(pooled, base, day, "fit to published closed-loop curves")
     scales = disaggregated_scales(load_disaggregated(folder), replace(base, engines=profiles))
-    return Calibration(fits, {slug: replace(p, disaggregated_scale=scales.get(p.engine, 1.0))
+    return Calibration(pooled.fits, {slug: replace(p, disaggregated_scale=scales.get(p.engine, 1.0))
                               for slug, p in profiles.items()}, unknown)
+
+
+def offline_points(rows: Iterable[ThroughputRow], catalog: Catalog) -> list[MeasuredPoint]:
+    """Offline rows of TensorRT-LLM as points of a fit: full batches, which closed loops lack.
+
+    As many sequences run as the memory holds, and each gains a token every ``n / throughput``.
+    Only releases from 1.0, of GPUs whose families have closed loops too.
+    """
+    found = []
+    for row in rows:
+        if row.suite != "TensorRT-LLM" or row.layout is None or row.engine_version < OFFLINE_FROM:
+            continue
+        gpu = catalog.gpu(row.gpu)
+        if gpu.architecture.lower() not in OFFLINE_FAMILIES:
+            continue
+        try:
+            llm = catalog.llm(row.model)
+        except NotInCatalog:
+            continue
+        profile = catalog.engine(row.engine, gpu, row.weights)
+        deployment = Deployment(llm, gpu, row.weights, row.kv or llm.native_kv, row.layout,
+                                profile)
+        context = np.array([row.prompt_tokens + row.output_tokens / 2.0])
+        running = float(running_cap(deployment, context)[0])
+        found.append(MeasuredPoint(
+            row.prompt_tokens, row.output_tokens, math.nan,
+            running / (row.output_tokens_per_s_per_gpu * row.layout.gpus), source=row.source,
+            model=row.model, gpu=row.gpu, engine=row.engine, engine_version=row.engine_version,
+            setup="colocated", weights=row.weights, kv=row.kv or None,
+            tensor_parallel=row.layout.tensor, pipeline_parallel=row.layout.pipeline,
+            expert_parallel=row.layout.expert, data_parallel=row.layout.data,
+            concurrency=running))
+    return found
+
+
+def profiles_of(pooled: PooledFit, base: Catalog, as_of: str, source: str
+                ) -> dict[str, EngineProfile]:
+    """All profiles of a catalog after a fit: fitted, transferred, and those left as they were."""
+    fresh = [row for f in pooled.fits for row in rows(f, base, as_of, source)]
+    return dict(merged(base, [*transferred(pooled, base, as_of), *fresh]))
 
 
 def disaggregated_scales(points: Sequence[tuple[Point, float]], catalog: Catalog

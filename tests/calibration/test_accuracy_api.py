@@ -27,7 +27,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 def test_the_report_has_all_parts(client: FlaskClient) -> None:
     body = client.get(PATH).json
-    assert set(body) == {"golden", "overall", "by", "left_out", "profiles", "peer"}
+    assert set(body) == {"golden", "overall", "by", "throughput", "left_out", "profiles", "peer"}
     assert set(body["by"]) == {*DIMENSIONS, "phase"}
     for phase in ("tpot", "ttft"):
         assert set(body["overall"][phase]) == {"points", "coverage", "median_ape", "mean_ape",

@@ -1,0 +1,113 @@
+"""The pooled fit of step constants, and what it reads from the benchmark tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.calibration.constants import STEP_NAMES, step_seconds
+from planner.calibration.datasets import curve_layout, curve_speculates
+from planner.calibration.fit import fit
+from planner.calibration.golden import read_golden
+from planner.calibration.pooled import LEVELS, levels_of
+from planner.calibration.profiles import fit_all, priors, sample_of, step_fields
+from planner.calibration.run import prior_catalog, profiles_of
+from planner.catalog.shipped import shipped_catalog
+from planner.requests import Layout
+from planner.roofline import StepBatch, StepModel, experts_touched
+
+BASE = prior_catalog(shipped_catalog())
+POINTS = [r.measured for r in read_golden() if r.decode is None][::2]
+
+
+def _curve(**fields: object) -> dict[str, str]:
+    row = {"tp_size": "8.0", "pp_size": "1.0", "attention_dp_size": "1.0", "moe_tp_size": "8.0",
+           "moe_ep_size": "1.0", "backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1",
+           "silicon_data_source": "measured=2026-01-29; release:1.2.0rc6.post2"}
+    return {**row, **{k: str(v) for k, v in fields.items()}}
+
+
+@pytest.mark.parametrize(("fields", "layout"), [
+    ({}, Layout(8)),
+    ({"moe_tp_size": 1.0, "moe_ep_size": 8.0}, Layout(8, 1, 8)),
+    ({"tp_size": 64.0, "moe_ep_size": 8.0}, Layout(8, 1, 8)),
+    ({"tp_size": 1.0, "attention_dp_size": 64.0, "moe_ep_size": 8.0}, Layout(1, 1, 8, 8)),
+    ({"tp_size": 1.0, "attention_dp_size": 8.0, "moe_tp_size": 1.0, "moe_ep_size": 8.0},
+     Layout(1, 1, 8, 8)),
+    ({"tp_size": 4.0, "attention_dp_size": 4.0, "moe_tp_size": 1.0, "moe_ep_size": 16.0},
+     Layout(1, 1, 4, 4)),
+])
+def test_layouts_that_the_sample_multiplied_twice(fields: dict[str, float], layout: Layout
+                                                  ) -> None:
+    assert curve_layout(_curve(**fields)) == layout
+
+
+def test_runs_with_a_draft_are_told_by_release_and_date() -> None:
+    assert not curve_speculates(_curve())
+    assert curve_speculates(_curve(silicon_data_source="release:1.2.0rc6.post3"))
+    late = "measured=2026-01-14T22:26:21Z; release:1.1.0rc2.post2"
+    assert curve_speculates(_curve(silicon_data_source=late))
+    assert not curve_speculates(_curve(silicon_data_source=late.replace("2026-01", "2025-12")))
+    assert not curve_speculates(_curve(backend="vllm", silicon_data_source=late))
+
+
+def test_experts_touched_has_its_limits() -> None:
+    tokens = np.array([0.0, 1.0, 32.0, 1e9])
+    even, skewed = (experts_touched(8 / 256, tokens, c) for c in (0.0, 1.0))
+    assert even[:2] == pytest.approx([0.0, 8 / 256])
+    assert even[3] == pytest.approx(1.0)
+    assert skewed[3] == pytest.approx(1.0, abs=1e-6)
+    assert np.all(skewed <= even + 1e-12)
+    assert experts_touched(8 / 256, tokens, 1e-7) == pytest.approx(even, abs=0.01)
+
+
+def test_slopes_are_those_of_differences() -> None:
+    sample = sample_of(POINTS, BASE)
+    logs, features = sample.prior, sample.features
+    seconds, slope = step_seconds(logs, features.decode, features.precision)
+    for place in range(len(STEP_NAMES)):
+        moved = logs.copy()
+        moved[:, place] += 1e-7
+        change = step_seconds(moved, features.decode, features.precision)[0] - seconds
+        assert change / 1e-7 == pytest.approx(slope[:, place], rel=1e-3, abs=1e-8)
+
+
+def test_a_fit_has_the_step_times_of_the_profile_that_it_makes() -> None:
+    pooled = fit_all(POINTS, BASE, with_errors=False)
+    catalog = replace(BASE, engines=profiles_of(pooled, BASE, "", ""))
+    found, sample = pooled.found, pooled.sample
+    sample = sample.running(BASE, sample.constants(found.effects))
+    predicted = found.tpot(sample)
+    from planner.calibration.golden import point_of
+    from planner.prediction import predict
+    free = [i for i, p in enumerate(sample.points) if (p.concurrency or 0) <= 32]
+    answers = predict([point_of(sample.points[i]) for i in free], catalog)
+    ratios = [a["tpot_ms"] / 1e3 / predicted[i] for i, a in zip(free, answers, strict=True)]
+    assert np.median(np.abs(np.log(ratios))) < 0.01
+
+
+def test_an_engine_without_points_of_a_family_takes_what_others_showed() -> None:
+    """A dense model on an engine that saw only mixtures of experts keeps physical constants."""
+    moe = [p for p in POINTS if BASE.llm(p.model or "").is_moe]
+    sample = sample_of(moe, BASE)
+    found, _ = fit(sample, BASE, LEVELS)
+    gpu = BASE.gpu("h100-sxm-80gb")
+    from planner.calibration.constants import step_bounds
+    bounds = step_bounds(priors(BASE, "tensorrt-llm", gpu))
+    constants = np.exp(found.effects.constants(bounds, levels_of("tensorrt-llm", "hopper")))
+    fields = step_fields(constants, "fp8")
+    assert 0.4 <= fields["mfu"] <= 0.8
+    assert 0.6 <= fields["mbu"] <= 0.95
+    assert fields["moe_layer_s"] > fields["layer_s"] > 0
+
+
+def test_more_experts_and_sequences_never_take_less_time() -> None:
+    catalog = shipped_catalog()
+    gpu = catalog.gpu("h200-sxm-141gb")
+    from planner.roofline import Deployment
+    model = StepModel.of(Deployment(catalog.llm("deepseek-v3"), gpu, "fp8", "fp8",
+                                    Layout(8, 1, 8), catalog.engine("vllm", gpu, "fp8")))
+    times = model.seconds(StepBatch(decodes=np.arange(1.0, 513.0), context=2000.0))
+    assert np.all(np.diff(times) >= 0)

@@ -1,0 +1,63 @@
+"""Output tokens per second and GPU of published systems."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from planner.calibration.report import accuracy_report
+from planner.calibration.throughput import (
+    LIMITED,
+    SATURATING,
+    ThroughputRow,
+    read_throughput,
+    throughput_errors,
+    write_throughput,
+)
+from planner.catalog.shipped import shipped_catalog
+from planner.prediction import Point, predict
+from planner.requests import Layout
+
+ROW = ThroughputRow("MLPerf", "server", "llama-3.1-8b", "h100-sxm-80gb", "vllm", "", "fp8", "fp8",
+                    0, 1, 1, 8, 778.0, 128.0, 0.0, 2000.0, 100.0, 5000.0, "x")
+
+
+def test_errors_stay_where_they_are() -> None:
+    rows = {row["name"]: row for row in accuracy_report(shipped_catalog(), "phase")["throughput"]}
+    assert rows["all"]["coverage"] == 1.0
+    assert rows["all"]["median_ape"] <= 0.16
+    assert rows["InferenceMAX closed loop"]["median_ape"] <= 0.06
+    assert rows["TensorRT-LLM offline"]["median_ape"] <= 0.15
+    assert rows["MLPerf offline"]["median_ape"] <= 0.19
+
+
+def test_a_row_without_a_layout_asks_for_each_that_a_host_has() -> None:
+    asked = ROW.points()
+    assert {p.layout.tensor for p in asked} == {1, 2, 4, 8}
+    assert {p.concurrency for p in asked} == set(LIMITED)
+
+
+def test_a_tighter_limit_of_tpot_serves_no_more() -> None:
+    rows = [ThroughputRow(**{**{n: getattr(ROW, n) for n in ROW.__dataclass_fields__},
+                             "tpot_p99_ms": limit}) for limit in (200.0, 40.0, 12.0, 0.01)]
+    reached = 1.0 + throughput_errors(rows, shipped_catalog())
+    assert reached[0] >= reached[1] >= reached[2] > 0
+    assert np.isnan(reached[3])
+
+
+def test_a_saturated_loop_keeps_littles_law() -> None:
+    answer, = predict([Point("llama-3.1-8b", "vllm", 1000, 200, "h100-sxm-80gb", Layout(),
+                             "colocated", "fp8", None, SATURATING)], shipped_catalog())
+    assert answer["saturated"]
+    residence_s = (answer["ttft_ms"] + 199 * answer["tpot_ms"]) / 1e3
+    assert answer["output_tokens_per_s"] == pytest.approx(SATURATING * 200 / residence_s)
+    more, = predict([Point("llama-3.1-8b", "vllm", 1000, 200, "h100-sxm-80gb", Layout(),
+                           "colocated", "fp8", None, 2 * SATURATING)], shipped_catalog())
+    assert more["output_tokens_per_s"] == pytest.approx(answer["output_tokens_per_s"], rel=1e-3)
+
+
+def test_rows_survive_a_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "throughput.csv"
+    write_throughput([ROW], path)
+    assert read_throughput(path) == [ROW]
+    assert len({row.source for row in read_throughput()}) == len(read_throughput())
