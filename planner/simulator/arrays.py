@@ -91,5 +91,5 @@ def packed_steps(steps: Steps) -> PackedSteps:
 
 SCALARS = (
     "whole", "scale", "tokens_per_decode", "pipeline", "tile", "half", "head_s", "head_read_s",
-    "ranks", "state_token_s", "state_read_s", "token_s", "fixed_s")
+    "ranks", "skew", "state_token_s", "state_read_s", "token_s", "sequence_s", "fixed_s")
 """Fields of ``Steps`` in the order of the columns ``k.T_…``."""

@@ -28,6 +28,14 @@ def tiled(rows: float, tile: float) -> float:
 
 
 @compiled
+def touched_share(share: float, tokens: float, skew: float) -> float:
+    """:func:`planner.roofline.experts_touched`."""
+    if skew <= 0.0:
+        return 1.0 - (1.0 - share) ** tokens
+    return 1.0 - (1.0 + skew * share * tokens) ** (-1.0 / skew)
+
+
+@compiled
 def expert_seconds(p: PackedSteps, tokens: float) -> float:
     """Routed experts: products and reads per format, the larger of both [s]."""
     total, place, count = 0.0, 0, p.expert.shape[0]
@@ -35,7 +43,7 @@ def expert_seconds(p: PackedSteps, tokens: float) -> float:
         fmt = p.expert[place, 0]
         compute, memory, rows = 0.0, 0.0, 0.0
         while place < count and p.expert[place, 0] == fmt:
-            hit = 1.0 - (1.0 - p.expert[place, 3]) ** (tokens * p.one[k.T_RANKS])
+            hit = touched_share(p.expert[place, 3], tokens * p.one[k.T_RANKS], p.one[k.T_SKEW])
             compute += p.expert[place, 1] * tokens
             memory += p.expert[place, 2] * hit
             touched = max(hit * p.expert[place, 5], 1e-12)
@@ -59,6 +67,7 @@ def batch_seconds(
     if tokens <= 0.0:
         return 0.0
     total = p.one[k.T_FIXED_S] + p.one[k.T_TOKEN_S] * tokens
+    total += p.one[k.T_SEQUENCE_S] * (decodes + prompts)
     rows = tiled(tokens, p.one[k.T_TILE]) + p.one[k.T_HALF]
     for i in range(p.linear.shape[0]):
         total += max(p.linear[i, 0] * rows, p.linear[i, 1])

@@ -45,12 +45,13 @@ class Steps(NamedTuple):
         The same of the LM head, per row with logits.
     expert : ndarray, shape (groups, 6)
         Format index, [s] per row, [s] to read all experts, share k / E, k, E; times of this rank.
-    ranks : float
-        Data-parallel ranks that share the experts.
+    ranks, skew : float
+        Data-parallel ranks that share the experts, and how unevenly these are used
+        (:func:`planner.roofline.experts_touched`).
     state_token_s, state_read_s : float
         Recurrent state: [s] per token and per sequence.
-    token_s, fixed_s : float
-        Links and overheads: [s] per token and per step.
+    token_s, sequence_s, fixed_s : float
+        Links and overheads: [s] per token, per sequence and per step.
     line : ndarray, shape (segments, 5)
         Attention of one decoding sequence at mean context x up to ``line[:, 0]``: compute
         ``line[:, 1] + line[:, 2] x`` and memory ``line[:, 3] + line[:, 4] x`` [s].
@@ -71,9 +72,11 @@ class Steps(NamedTuple):
     head_read_s: float
     expert: Array
     ranks: float
+    skew: float
     state_token_s: float
     state_read_s: float
     token_s: float
+    sequence_s: float
     fixed_s: float
     line: Array
     prompt: Array
@@ -97,11 +100,12 @@ def steps_of(model: StepModel, tokens_per_decode: float = 1.0, scale: float = 1.
     rates = _Rates.of(model)
     return Steps(
         0, scale, tokens_per_decode, ways, float(d.profile.tile_tokens), d.profile.half_tokens,
-        np.array([2.0 * b.params / rates.products(b.fmt) for b in model.dense]),
+        np.array([2.0 * b.params / rates.products(b.fmt, d.profile.mfu) for b in model.dense]),
         np.array([b.params * b.fmt.bytes_per_value / (rates.bandwidth * d.profile.mbu)
                   for b in model.dense]),
-        *_head(model, rates), _experts(model, rates), float(d.layout.data), *_state(d, rates),
-        *_links(model), _decode_lines(d, rates, tokens_per_decode), _prompt_streams(d, rates))
+        *_head(model, rates), _experts(model, rates), float(d.layout.data),
+        d.profile.expert_skew, *_state(d, rates), *_links(model),
+        _decode_lines(d, rates, tokens_per_decode), _prompt_streams(d, rates))
 
 
 def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float = 0.0,
@@ -122,7 +126,7 @@ def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float 
     line = np.array([[NO_LIMIT, sequence_s - prefill_token_s, context_s, -1e300, 0.0]])
     none = np.zeros(0)
     return Steps(0, 1.0, 1.0, 1.0, 1.0, 0.0, none, none, 0.0, 0.0, np.zeros((0, 6)), 1.0, 0.0, 0.0,
-                 prefill_token_s, step_s, line, np.zeros((0, 8)))
+                 0.0, prefill_token_s, 0.0, step_s, line, np.zeros((0, 8)))
 
 
 class _Rates(NamedTuple):
@@ -140,17 +144,16 @@ class _Rates(NamedTuple):
         return cls(model, d.gpu.bandwidth_bytes_per_s, peak * d.profile.attention_mfu,
                    d.gpu.bandwidth_bytes_per_s * d.profile.attention_mbu)
 
-    def products(self, fmt: Format) -> float:
-        """[FLOP/s] that large products reach in a format."""
-        d = self.model.deployment
-        return d.gpu.peak(fmt) * self.model.compute_scale * d.profile.mfu
+    def products(self, fmt: Format, mfu: float) -> float:
+        """[FLOP/s] that large products reach in a format at a share of the peak."""
+        return self.model.deployment.gpu.peak(fmt) * self.model.compute_scale * mfu
 
 
 def _head(model: StepModel, rates: _Rates) -> tuple[float, float]:
     d = model.deployment
     params = d.llm.lm_head_params / d.layout.tensor
     fmt = d.llm.role_format(Role.LM_HEAD, d.weights)
-    return (2.0 * params / rates.products(fmt),
+    return (2.0 * params / rates.products(fmt, d.profile.mfu),
             params * fmt.bytes_per_value / (rates.bandwidth * d.profile.mbu))
 
 
@@ -167,7 +170,8 @@ def _experts(model: StepModel, rates: _Rates) -> Array:
             params = group.count * elements / d.layout.tensor * load
             share = ff.active / ff.experts
             read = params * fmt.bytes_per_value / d.layout.data
-            rows.append((float(names.index(name)), 2.0 * params * share / rates.products(fmt),
+            rows.append((float(names.index(name)),
+                         2.0 * params * share / rates.products(fmt, d.profile.expert_mfu),
                          read / (rates.bandwidth * d.profile.expert_mbu), share,
                          float(ff.active), float(ff.experts)))
     return np.array(rows).reshape(-1, 6)
@@ -181,13 +185,13 @@ def _state(d: Deployment, rates: _Rates) -> tuple[float, float]:
             2.0 * d.llm.state_bytes_per_sequence / d.layout.tensor / rates.attention_bandwidth)
 
 
-def _links(model: StepModel) -> tuple[float, float]:
-    """[s] per token and per step of links and overheads, which are affine in tokens."""
+def _links(model: StepModel) -> tuple[float, float, float]:
+    """[s] per token, per sequence and per step of links and overheads, which are affine in both."""
     far = 1e6
     few, many = (sum(float(t.other_s) for t in model.step(
         StepBatch(prefill_tokens=n, prefill_sequences=1.0)).terms) for n in (1.0, 1.0 + far))
-    slope = (many - few) / far
-    return slope, few - slope
+    slope, each = (many - few) / far, model.deployment.profile.sequence_s
+    return slope, each, few - slope - each
 
 
 def _entry_bytes(d: Deployment, stream: KvStream) -> float:
@@ -264,7 +268,8 @@ def _napkin(model: StepModel, tokens_per_decode: float, scale: float) -> Steps:
                        + [(pair_s, 0.0, 0.0, 1.0, NO_LIMIT, NO_LIMIT, 0.0, state_s)])
     return Steps(1, scale, tokens_per_decode, float(d.layout.pipeline), 1.0, 0.0,
                  np.array([2.0 * d.llm.active_params / peak]), np.array([dense / bandwidth]),
-                 0.0, 0.0, experts, float(d.layout.data), 0.0, 0.0, 0.0, 0.0, line, streams)
+                 0.0, 0.0, experts, float(d.layout.data), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, line,
+                 streams)
 
 
 def _napkin_caches(llm: Llm, kv: str, bandwidth: float) -> list[tuple[float, float]]:
