@@ -52,7 +52,8 @@ def make_model(budget: BudgetRequest, catalog: Catalog) -> BudgetModel:
     demand = Demand(*_curves(budget, base))
     found = lay_out(budget, catalog, demand)
     lines = _Lines(budget, catalog)
-    fleets, weights = [], {}
+    fleets: list[FleetLine] = []
+    weights: dict[int, tuple[int, tuple[Weight, ...]]] = {}
     for layout in found.fleets:
         sizing = _Sizing(budget, demand, layout, found)
         for i in layout.members:

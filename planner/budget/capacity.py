@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -154,7 +154,7 @@ class FixedLayout:
             pool = self.option.pools[0]
             source = _serving(pool, tables[0])
             found = self._curve(source.check, source.ceiling_rps(), pool, workload,
-                                counts and counts[0], most)
+                                counts[0] if counts else None, most)
             return None if found is None else (found,)
         return self._pair(tables, workload, counts, most)
 
@@ -183,7 +183,7 @@ class FixedLayout:
         prefill, decode = self.option.pools
         sink = DecodePool(tables[1])
         carried = self._curve(sink.check, sink.ceiling_rps(), decode, workload,
-                              counts and counts[1], most)
+                              counts[1] if counts else None, most)
         if carried is None:
             return None
         source = PrefillPool(tables[0], prefill.batch_size)
@@ -191,7 +191,7 @@ class FixedLayout:
         check = _prefill_check(source, sink, carried.holds(k) / k, workload, k,
                                self.request.limits.target_utilization)
         fed = None if check is None else self._curve(
-            check, source.ceiling_rps(), prefill, workload, counts and counts[0], most)
+            check, source.ceiling_rps(), prefill, workload, counts[0] if counts else None, most)
         return None if fed is None else (fed, carried)
 
 
@@ -213,6 +213,3 @@ def _prefill_check(source: PrefillPool, sink: DecodePool, rate_per_s: float, wor
     handover = Pair(source, sink).handover_s(chain, cap)
     admission = sink.admission(chain, cap)
     return lambda rate, spread: source.check(rate, spread, handover, admission)
-
-
-Served = Callable[[Workload], tuple[Capacity, ...] | None]

@@ -1,4 +1,4 @@
-"""Workloads that share a fleet, as one workload: rates add, lengths mix, the strictest target holds.
+"""Workloads that share a fleet, as one: rates add, lengths mix, the strictest target holds.
 
 Each length distribution enters with its share of the requests. Burstiness adds as the variances
 of independent streams do (Whitt 1983, QNA section 4.3: ``ca^2 = sum(share ca_i^2)``); prefix hits
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.workload import Lengths, Slo, Workload
 
+Array = NDArray[np.float64]
 MOST_POINTS = 32
 """Points that a mixture is cut down to: as many as a log-normal has."""
 
@@ -43,16 +45,13 @@ def mixed_lengths(parts: Sequence[Lengths], shares: Sequence[float]) -> Lengths:
     tokens = np.concatenate([p.tokens for p in parts])
     weights = np.concatenate([p.weights * s for p, s in zip(parts, shares, strict=True)])
     values, inverse = np.unique(tokens, return_inverse=True)
-    weights = np.bincount(inverse, weights=weights)
+    weights = np.bincount(inverse, weights=weights).astype(float)
     if len(values) > MOST_POINTS:
         values, weights = _merged(values, weights / weights.sum())
     return Lengths(values, weights / weights.sum(), "empirical")
 
 
-def _merged(tokens: np.ndarray[tuple[int], np.dtype[np.float64]],
-            weights: np.ndarray[tuple[int], np.dtype[np.float64]]
-            ) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]],
-                       np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def _merged(tokens: Array, weights: Array) -> tuple[Array, Array]:
     """Neighbours merged at their mean: bins finer towards the long end, where targets bind."""
     edges = np.concatenate([np.linspace(0.0, 0.9, 19)[1:], np.linspace(0.91, 0.99, 9),
                             [0.995, 0.999]])
@@ -61,7 +60,7 @@ def _merged(tokens: np.ndarray[tuple[int], np.dtype[np.float64]],
     total = np.bincount(bins, weights=weights)
     sums = np.bincount(bins, weights=weights * tokens)
     used = total > 0
-    return sums[used] / total[used], total[used]
+    return np.asarray(sums[used] / total[used]), np.asarray(total[used], dtype=float)
 
 
 def grown(workload: Workload, factor: float) -> Workload:

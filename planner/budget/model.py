@@ -11,6 +11,7 @@ import types
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from planner.budget.capacity import Capacity
@@ -42,7 +43,7 @@ class Weight:
         """Power of each stretch; the last goes on beyond the table."""
         pairs = list(zip(self.factors, self.values, strict=True))
         found = [math.log(v2 / v1) / math.log(f2 / f1)
-                 for (f1, v1), (f2, v2) in zip(pairs, pairs[1:], strict=False)]
+                 for (f1, v1), (f2, v2) in pairwise(pairs)]
         return (*found, found[-1] if found else 1.0)
 
 
@@ -213,7 +214,7 @@ def _read(kind: Any, value: Any) -> Any:
         return tuple(_read(inner[0], v) for v in value)
     if origin is dict:
         return {k: _read(inner[1], v) for k, v in value.items()}
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         hints = _hints(kind)
-        return kind(**{k: _read(hints[k], v) for k, v in value.items()})  # type: ignore[operator]
+        return kind(**{k: _read(hints[k], v) for k, v in value.items()})
     return Decimal(value) if kind is Decimal else value
