@@ -36,7 +36,7 @@ NODE_STEP, MOST_NODES = 1.12, 13
 """Growth of the lengths from one sizing to the next, and the most sizings of one workload."""
 NODE_REACH = 1.25
 """How far beyond the last month's lengths a curve goes, for edits in the workbook."""
-MIX_TOLERANCE, MOST_MIXES = 0.02, 12
+MIX_TOLERANCE, MOST_MIXES = 0.03, 10
 """Share of the load that may move before a mix is sized again, and the most sizings of a fleet."""
 
 
@@ -154,15 +154,17 @@ class _Sizing:
             nodes: Sequence[float]) -> list[float]:
         """Weight of a member in each pool when its lengths have grown by a factor."""
         workload = grown(self.budget.workloads[i].request.workload, factor)
-        found = fixed.capacity(workload, self.counts)
+        mean = self.layout.reference
+        share = (workload.prompt.mean + workload.output.mean) / (
+            mean.prompt.mean + mean.output.mean)
+        expected = (1.0 / share if not before
+                    else nodes[len(before) - 1] / factor * before[0][0] / before[-1][0])
+        found = fixed.capacity(workload, self.counts, guess=expected)
         if found is not None:
             return [ref.holds(k) / own.requests_per_s[0] for ref, own, k in zip(
                 self.capacity, found, self.counts, strict=True)]
         if before:  # too long to be served alone: in proportion to its tokens
             return [v * factor / nodes[len(before) - 1] for v in before[-1]]
-        mean = self.layout.reference
-        share = (workload.prompt.mean + workload.output.mean) / (
-            mean.prompt.mean + mean.output.mean)
         return [share for _ in self.counts]
 
     def mixes(self, pool: int) -> tuple[tuple[float, ...], ...]:

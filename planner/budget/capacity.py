@@ -31,6 +31,10 @@ from planner.workload import Workload
 Array = NDArray[np.float64]
 PRECISION = 2e-6
 """Relative width at which the search for a rate ends."""
+ROUGH = 2e-4
+"""The same for members and mixes of a shared fleet, which enter as ratios."""
+STEP = 1.04
+"""First step out from a guess."""
 SAMPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192,
            256, 512, 1024, 2048, 4096, 8192)
 """Replicas at which a curve that is not straight is evaluated."""
@@ -86,14 +90,15 @@ class Capacity:
         return at + (replicas - base) * (after - at) / (top - base)
 
 
-def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float) -> float:
+def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
+                 precision: float = PRECISION) -> float:
     """Highest rate [1/s] of one replica that holds; 0 when none does.
 
     Steps out from a guess, then halves the gap.
     """
     if ceiling_rps <= 0.0 or not check(IDLE_RATE_PER_S, 1.0).ok:
         return 0.0
-    low, high, step = IDLE_RATE_PER_S, ceiling_rps, 1.02
+    low, high, step = IDLE_RATE_PER_S, ceiling_rps, STEP
     rate = min(guess_rps, ceiling_rps * (1.0 - PRECISION))
     if check(rate, cv2).ok:
         low = rate
@@ -109,7 +114,7 @@ def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float)
                 low = high / step
                 break
             high, step = high / step, step**2
-    while high - low > PRECISION * high:
+    while high - low > precision * high:
         middle = (low + high) / 2.0
         low, high = (middle, high) if check(middle, cv2).ok else (low, middle)
     return low if low > IDLE_RATE_PER_S else 0.0
@@ -138,13 +143,15 @@ class FixedLayout:
         self.slos = option.pools[-1].table.workload.slos
 
     def capacity(self, workload: Workload, counts: Sequence[int] | None = None,
-                 most: int = 1) -> tuple[Capacity, ...] | None:
+                 most: int = 1, guess: float = 1.0) -> tuple[Capacity, ...] | None:
         """The curve of each pool for a workload, None when it cannot be served at this layout.
 
         Parameters
         ----------
         counts : sequence of int, optional
             Replicas of each pool to evaluate at; the samples up to ``most`` unless given.
+        guess : float
+            Expected capacity over that of the sized option: where the search begins.
         """
         asked = replace(workload, slos=self.slos)
         tables = [self._table(p, asked) for p in self.option.pools]
@@ -154,9 +161,9 @@ class FixedLayout:
             pool = self.option.pools[0]
             source = _serving(pool, tables[0])
             found = self._curve(source.check, source.ceiling_rps(), pool, workload,
-                                counts[0] if counts else None, most)
+                                counts[0] if counts else None, most, guess)
             return None if found is None else (found,)
-        return self._pair(tables, workload, counts, most)
+        return self._pair(tables, workload, counts, most, guess)
 
     def _table(self, pool: Pool, workload: Workload) -> Table:
         limits, request = self.request.limits, self.request
@@ -164,26 +171,28 @@ class FixedLayout:
                            self.resources.draft)
 
     def _curve(self, check: Check, ceiling_rps: float, pool: Pool, workload: Workload,
-               count: int | None, most: int) -> Capacity | None:
+               count: int | None, most: int, guess: float) -> Capacity | None:
         utilization = self.request.limits.target_utilization
-        rate = pool.rate_per_s / utilization / pool.replicas
+        known = pool.capacity_rps or pool.rate_per_s / utilization / pool.replicas
+        rate = known * guess
+        precision = PRECISION if count is None else ROUGH
         counts = samples(workload.arrival_cv, most) if count is None else (count,)
         rates: list[float] = []
         for k in counts:
             rate = highest_rate(check, split_arrival_cv2(workload.arrival_cv, k), ceiling_rps,
-                                rate)
+                                rate, precision)
             if rate <= 0.0:
                 return None
             rates.append(rate * k * utilization)
         return Capacity(tuple(counts), tuple(np.maximum.accumulate(rates).tolist()))
 
     def _pair(self, tables: Sequence[Table], workload: Workload, counts: Sequence[int] | None,
-              most: int) -> tuple[Capacity, ...] | None:
+              most: int, guess: float) -> tuple[Capacity, ...] | None:
         """Prefill beside a decode pool that is as full as it may be: never too few replicas."""
         prefill, decode = self.option.pools
         sink = DecodePool(tables[1])
         carried = self._curve(sink.check, sink.ceiling_rps(), decode, workload,
-                              counts[1] if counts else None, most)
+                              counts[1] if counts else None, most, guess)
         if carried is None:
             return None
         source = PrefillPool(tables[0], prefill.batch_size)
@@ -191,7 +200,8 @@ class FixedLayout:
         check = _prefill_check(source, sink, carried.holds(k) / k, workload, k,
                                self.request.limits.target_utilization)
         fed = None if check is None else self._curve(
-            check, source.ceiling_rps(), prefill, workload, counts[0] if counts else None, most)
+            check, source.ceiling_rps(), prefill, workload, counts[0] if counts else None, most,
+            guess)
         return None if fed is None else (fed, carried)
 
 

@@ -91,6 +91,6 @@ def mix(workloads: Sequence[Workload], rates: Sequence[float],
     each = [w for w, _ in parts]
     tokens = [s * w.prompt.mean for s, w in zip(shares, each, strict=True)]
     hit = sum(t * w.prefix_hit for t, w in zip(tokens, each, strict=True)) / sum(tokens)
-    cv = math.sqrt(sum(s * w.arrival_cv**2 for s, w in zip(shares, each, strict=True)))
+    cv = round(math.sqrt(sum(s * w.arrival_cv**2 for s, w in zip(shares, each, strict=True))), 9)
     return Workload(total, mixed_lengths([w.prompt for w in each], shares),
                     mixed_lengths([w.output for w in each], shares), cv, hit, targets)

@@ -19,7 +19,7 @@ from planner.workbook import (
     budget_money,
     budget_views,
 )
-from planner.workbook.budget_grid import Live, live
+from planner.workbook.budget_grid import Live, PlainSheet, live
 from planner.workbook.layout import clean
 from planner.workbook.styles import FONT, FONT_SIZE
 
@@ -28,14 +28,15 @@ SHEETS = (
     budget_inputs.LAUNCHES, budget_fleets.DEMAND, budget_fleets.WEIGHTS, budget_fleets.LAYOUTS,
     budget_fleets.CAPACITY, budget_fleets.FLEETS, budget_money.COST, budget_money.BUY,
     budget_money.ORDERS, budget_views.ACTUAL, budget_views.SCENARIOS, budget_checks.CHECKS,
-    budget_about.ABOUT)
+    budget_checks.SIZED, budget_about.ABOUT)
 """Every sheet in its place."""
 WRITERS: tuple[Callable[[Live], None], ...] = (
     budget_inputs.write_inputs, budget_inputs.write_prices, budget_inputs.write_workloads,
     budget_inputs.write_launches, budget_fleets.write_demand, budget_fleets.write_capacity,
     budget_fleets.write_weights, budget_fleets.write_layouts, budget_fleets.write_fleets,
     budget_money.write_cost, budget_money.write_buying, budget_money.write_orders,
-    budget_views.write_actual, budget_views.write_scenarios, budget_checks.write_checks,
+    budget_views.write_actual, budget_views.write_scenarios, budget_checks.write_sized,
+    budget_checks.write_checks,
     budget_about.write_about, budget_views.write_summary)
 """What fills them, each after those whose rows it refers to."""
 COLOURS = {budget_views.SUMMARY: "#1F3864", budget_inputs.INPUTS: "#0000FF",
@@ -65,7 +66,7 @@ def write_budget(document: Mapping[str, Any], model: BudgetModel) -> bytes:
         book.set_properties(_properties(document, model))
         book.set_calc_mode("auto")
         for name in SHEETS:
-            sheet = book.add_worksheet(name)
+            sheet = book.add_worksheet(name, worksheet_class=PlainSheet)
             if name in COLOURS:
                 sheet.set_tab_color(COLOURS[name])
         state = live(book, model, document)

@@ -32,6 +32,7 @@ SHEETS = (
     ("Plan against actual", "room for what each month turned out to be"),
     ("Scenarios", "low, base and high, and questions, as the engine answered them"),
     ("Checks", "whether sums agree and what is stale"),
+    ("Sized for", "lengths and targets of the sizing, to compare edits with"),
 )
 METHOD = (
     ("Demand", "rate × scenario × (1 + growth)^(months since start) × season × launches"),

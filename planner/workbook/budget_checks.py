@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from planner.workbook.budget_fleets import CAPACITY, growing
-from planner.workbook.budget_grid import Live, name_cell
+from planner.workbook.budget_grid import ENGINE_FILL, Live, name_cell
 from planner.workbook.budget_inputs import LENGTHS, WORKLOAD_FIRST, targets
 from planner.workbook.budget_money import COST
 from planner.workbook.layout import Page, lines, set_up
 from planner.workbook.styles import BAD_FILL, BAD_TEXT
 
 CHECKS = "Checks"
-WIDTHS = (46, 18, 12, 92)
+WIDTHS = (50, 12, 12, 92)
+SIZED = "Sized for"
+SIZED_WIDTHS = (36, 12, 12, 11, 11, 11, 11, 11)
+SIZED_FIRST = 3
+"""Row of the first workload on the sheet that keeps what was sized, from 0."""
 TOLERANCE = "0.000001"
 COPIES = 7
 """Lengths and targets kept as the engine saw them: columns of the sheet Workloads."""
@@ -27,6 +32,8 @@ class Check:
     formula: str
     value: int
     meaning: str
+    stale: bool = True
+    """Whether a failure means that a result of the engine no longer belongs to the inputs."""
 
 
 def write_checks(state: Live) -> None:
@@ -35,33 +42,42 @@ def write_checks(state: Live) -> None:
     set_up(page, state.model.name or "Budget", CHECKS)
     page.widths(WIDTHS)
     page.write(0, 0, "Checks", "heading")
-    for column, label in enumerate(("Check", "Holds (1 = yes)", "State", "What it means")):
+    for column, label in enumerate(("Check", "1 = holds", "State", "What it means")):
         page.write(1, column, label, "text", "header")
-    found = checks(state, 4 + 10)
+    found = checks(state)
     row = 2
     for check in found:
         page.write(row, 0, check.label, "cell", "text")
         page.formula(row, 1, check.formula, check.value, "cell", "whole")
-        _text_formula(state, row, 2, f'=IF(B{row + 1}=1,"OK","CHECK")', "OK" if check.value else
-                      "CHECK")
+        word = "STALE" if check.stale else "CHECK"
+        _text_formula(state, row, 2, f'=IF(B{row + 1}=1,"OK","{word}")',
+                      "OK" if check.value else word)
         page.write(row, 3, check.meaning, "cell", "text")
         page.height(row, max(lines(check.meaning, WIDTHS[3] - 1), lines(check.label, 45)))
         row += 1
-    count = f"COUNTIF(B3:B{row},0)"
-    failed = sum(1 - c.value for c in found)
     page.write(row, 0, "All checks", "cell", "label", "bold")
-    page.formula(row, 1, f"={count}", failed, "cell", "whole")
-    _text_formula(state, row, 2, f'=IF(B{row + 1}=0,"OK","CHECK")', "CHECK" if failed else "OK")
-    page.write(row, 3, "Number of checks that do not hold.", "cell", "text")
+    page.formula(row, 1, f"=MIN(B3:B{row})", min(c.value for c in found), "cell", "whole")
+    _text_formula(state, row, 2, f'=IF(COUNTIF(C3:C{row},"CHECK")>0,"CHECK",'
+                  f'IF(COUNTIF(C3:C{row},"STALE")>0,"STALE","OK"))', state_of(found))
+    page.write(row, 3, "CHECK: the workbook does not add up. STALE: it does, but results of the "
+               "engine belong to other inputs; a new budget brings them up to date.", "cell",
+               "text")
+    page.height(row, 2)
     name_cell(state.book, "out_check", CHECKS, row, 2)
-    page.sheet.conditional_format(2, 2, row, 2, {
-        "type": "cell", "criteria": "==", "value": '"CHECK"',
-        "format": page.mark({"bg_color": BAD_FILL, "font_color": BAD_TEXT, "bold": True})})
-    _copies(state, page)
+    for word, colors in (("CHECK", (BAD_FILL, BAD_TEXT)), ("STALE", (ENGINE_FILL, "#7F4A00"))):
+        page.sheet.conditional_format(2, 2, row, 2, {
+            "type": "cell", "criteria": "==", "value": f'"{word}"',
+            "format": page.mark({"bg_color": colors[0], "font_color": colors[1]})})
     page.sheet.freeze_panes(2, 1)
-    last = 14 + len(state.order)
-    page.sheet.print_area(0, 0, last, 3 + COPIES)
-    page.sheet.set_column(4, 4 + COPIES, 11)
+    page.sheet.print_area(0, 0, row, len(WIDTHS) - 1)
+
+
+def state_of(found: Sequence[Check]) -> str:
+    """The word of the master check."""
+    failed = [c for c in found if not c.value]
+    if any(not c.stale for c in failed):
+        return "CHECK"
+    return "STALE" if failed else "OK"
 
 
 def _text_formula(state: Live, row: int, column: int, formula: str, value: str) -> None:
@@ -69,8 +85,8 @@ def _text_formula(state: Live, row: int, column: int, formula: str, value: str) 
     sheet.write_formula(row, column, formula, state.styles.get("cell", "short", "bold"), value)
 
 
-def checks(state: Live, copies: int) -> list[Check]:
-    """Every check; ``copies`` is the first row of the engine's lengths and targets, from 0."""
+def checks(state: Live) -> list[Check]:
+    """Every check, with its value in the workbook as delivered."""
     total = state.place
     last = state.last
     effective, gpus = total["total", "Effective cost"], total["total", "GPUs"]
@@ -78,7 +94,7 @@ def checks(state: Live, copies: int) -> list[Check]:
     a, z = WORKLOAD_FIRST + 1, WORKLOAD_FIRST + n
     start = LENGTHS
     letters = [_letter(start + i) for i in range(COPIES)]
-    kept = f"E{copies + 1}:{_letter(4 + COPIES - 1)}{copies + n}"
+    kept = f"'{SIZED}'!$B${SIZED_FIRST + 1}:${_letter(COPIES)}${SIZED_FIRST + n}"
     engine = float(state.document["totals"]["effective_cost"])
     by_name = {s["name"]: s["totals"]["effective_cost"] for s in state.document["scenarios"]}
     unedited = "+".join(f'(in_scenario="{k}")*{v!r}' for k, v in by_name.items())
@@ -86,14 +102,14 @@ def checks(state: Live, copies: int) -> list[Check]:
         Check("GPUs of fleets and of GPU lines agree",
               f"=IF(ABS({_fleet_sum(state)}-SUM({COST}!$D${gpus}:${last}${gpus}))"
               f"<{TOLERANCE},1,0)", 1,
-              "Each GPU of a fleet is paid once. Text or errors in a row break it."),
+              "Each GPU of a fleet is paid once. Text or errors in a row break it.", False),
         Check("Parts of the cost add up",
               f"=IF(ABS({COST}!$C${effective}-{COST}!$C${effective - 1}-{COST}!$C${effective - 2}"
               f"-{COST}!$C${effective - 3})<0.01,1,0)", 1,
-              "Effective cost is on-demand, committed and owned cost."),
+              "Effective cost is on-demand, committed and owned cost.", False),
         Check("No error in any month",
               f"=IF(ISERROR(SUM({COST}!$D$4:${last}${effective + 5})),0,1)", 1,
-              "An input that is text, or empty where a number is needed, shows here."),
+              "An input that is text, or empty where a number is needed, shows here.", False),
         Check("Lengths and targets are those that were sized",
               f"=IF(SUMPRODUCT(--(Workloads!{letters[0]}{a}:{letters[-1]}{z}<>{kept}))=0,1,0)",
               1, "Tokens per request, latency targets and their percentile: the workbook keeps "
@@ -193,11 +209,14 @@ def _mix_formula(state: Live) -> str:
         state.model.fleets[state.model.workloads[i].fleet or 0].members) > 1]
     rows = [state.place["workload", i] for i in shared]
     lines_ = state.model.workloads
-    rate = sum(lines_[i].requests_per_s * (1.0 + lines_[i].growth_per_month) for i in shared)
-    cells = [f"Workloads!$G${rows[0]}:$G${rows[-1]},1+Workloads!$I${rows[0]}:$I${rows[-1]}"]
+    rate = sum(lines_[i].requests_per_s * (1.0 + lines_[i].growth_per_month)
+               * (1.0 + lines_[i].tokens_growth_per_month) for i in shared)
+    cells = (f"Workloads!$G${rows[0]}:$G${rows[-1]},1+Workloads!$I${rows[0]}:$I${rows[-1]},"
+             f"1+Workloads!$J${rows[0]}:$J${rows[-1]}")
     inside = set(range(rows[0], rows[-1] + 1)) - set(rows)
-    away = "".join(f"-Workloads!$G${r}*(1+Workloads!$I${r})" for r in sorted(inside))
-    return f"=IF(ABS(SUMPRODUCT({cells[0]}){away}-{rate!r})<=0.000001*{rate!r},1,0)"
+    away = "".join(f"-Workloads!$G${r}*(1+Workloads!$I${r})*(1+Workloads!$J${r})"
+                   for r in sorted(inside))
+    return f"=IF(ABS(SUMPRODUCT({cells}){away}-{rate!r})<=0.000001*{rate!r},1,0)"
 
 
 def _pays(state: Live) -> bool:
@@ -206,20 +225,27 @@ def _pays(state: Live) -> bool:
                 + 0.01)
 
 
-def _copies(state: Live, page: Page) -> None:
+def write_sized(state: Live) -> None:
     """Lengths and targets as the engine saw them, beside which an edit shows."""
-    row = 14
-    page.write(row - 2, 0, "Lengths and targets that were sized (results of the engine)",
-               "heading")
-    labels = ("Workload", "", "", "", "Prompt tokens, mean", "Output tokens, mean", "TTFT [ms]",
+    page = Page(state.book.get_worksheet_by_name(SIZED), state.styles)
+    set_up(page, state.model.name or "Budget", SIZED)
+    page.widths(SIZED_WIDTHS)
+    page.write(0, 0, "Lengths and targets that the fleets were sized for", "heading")
+    page.write(1, 0, "Results of the engine. The sheet Checks compares those on the sheet "
+               "Workloads with them.", "label")
+    labels = ("Workload", "Prompt tokens, mean", "Output tokens, mean", "TTFT [ms]",
               "TPOT [ms]", "Gap [ms]", "End to end [ms]", "Percentile")
     for column, label in enumerate(labels):
-        page.write(row - 1, column, label, "text", "header")
-    page.height(row - 1, 2)
-    for at, i in enumerate(state.order, row):
+        page.write(SIZED_FIRST - 1, column, label, "text", "header")
+    page.height(SIZED_FIRST - 1, 3)
+    for at, i in enumerate(state.order, SIZED_FIRST):
         w = state.model.workloads[i]
         limits, percentile = targets(state, i)
-        page.write(at, 0, f"{i + 1}  {w.name}", "cell", "label")
+        name = f"{i + 1}  {w.name}"
+        page.write(at, 0, name, "cell", "text")
         for column, value in enumerate((w.prompt_tokens_mean, w.output_tokens_mean, *limits,
-                                        *percentile), 4):
+                                        *percentile), 1):
             page.write(at, column, value, "cell", "figure", "engine")
+        page.height(at, lines(name, SIZED_WIDTHS[0] - 1))
+    page.sheet.freeze_panes(SIZED_FIRST, 1)
+    page.sheet.print_area(0, 0, SIZED_FIRST + len(state.order) - 1, len(SIZED_WIDTHS) - 1)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from planner.budget.model import FleetLine, PoolLine
 from planner.budget.months import weight_of
-from planner.workbook.budget_grid import Grid, Live
+from planner.workbook.budget_grid import Formula, Grid, Live
 from planner.workbook.budget_inputs import (
     COUNT,
     MONTHS,
@@ -80,10 +80,8 @@ def write_weights(state: Live) -> None:
         w, at = state.model.workloads[i], state.place["workload", i]
         grid.section(f"{i + 1}  {w.name}")
         factors = state.base.factors[i]
-        row = grid.line(
-            "Growth of tokens", "factor",
-            lambda c, b, f, at=at: f"=(1+Workloads!$J{at})^MAX(0,{c}$2-Workloads!$E{at})",
-            factors.tolist(), "four", "link")
+        row = grid.line("Growth of tokens", "factor", _compound(at), factors.tolist(), "four",
+                        "link")
         for p, weight in enumerate(w.weights):
             first = state.place["nodes", i, p]
             last = first + len(weight.factors) - 1
@@ -99,6 +97,10 @@ def write_weights(state: Live) -> None:
                 f"Weight in pool {p + 1}", "requests", formula,
                 weight_of(weight, factors).tolist(), "four", "link")
     grid.close()
+
+
+def _compound(at: int) -> Formula:
+    return lambda c, b, f: f"=(1+Workloads!$J{at})^MAX(0,{c}$2-Workloads!$E{at})"
 
 
 def write_layouts(state: Live) -> None:
@@ -136,13 +138,13 @@ def _layout_line(state: Live, page: Page, row: int, fleet: FleetLine, pool: Pool
     for column, value in enumerate(engine):
         page.write(row, column, value, "cell", "text", "engine")
     page.write(row, 8, pool.gpus_per_replica, "cell", "whole", "engine")
-    for column, value, common_value, name in (
+    for column, count, common_count, name in (
             (9, fleet.spare_replicas, usual[0], "in_spare_replicas"),
             (10, fleet.regions, usual[1], "in_regions")):
-        if value == common_value:
-            page.formula(row, column, f"={name}", value, "cell", "whole", "link")
+        if count == common_count:
+            page.formula(row, column, f"={name}", count, "cell", "whole", "link")
         else:
-            page.write(row, column, value, "cell", "whole", "input")
+            page.write(row, column, count, "cell", "whole", "input")
     page.write(row, 11, fleet.limited_by or "n/a", "cell", "text", "engine")
     page.write(row, 12, fleet.sized_month, "cell", "whole", "engine")
     page.write(row, 13, fleet.target_utilization, "cell", "percent", "engine")
@@ -192,6 +194,7 @@ def _nodes(state: Live, page: Page, row: int) -> int:
     labels = ("Workload", "Pool", "Growth of tokens", "Weight", "Power")
     for column, label in enumerate(labels):
         page.write(row, column, label, "text", "header")
+    page.height(row, 2)
     row += 1
     for i in growing(state):
         w = state.model.workloads[i]

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 from xlsxwriter.utility import quote_sheetname, xl_col_to_name, xl_rowcol_to_cell
+from xlsxwriter.worksheet import Worksheet
 
 from planner.budget.calendar import month_start
 from planner.budget.model import BudgetModel
 from planner.budget.months import Figures, figures, price_path
-from planner.workbook.layout import Page, clean, print_bands, set_up
+from planner.workbook.layout import Page, print_bands, set_up, text_width
 from planner.workbook.styles import FILL, GREY, LINE, NAVY, PIECES, Styles
 
 INPUT_TEXT, LINK_TEXT = "#0000FF", "#00703C"
@@ -41,7 +42,8 @@ FIRST = 3
 """Column of the first month: label, unit and total or key come before it."""
 HEAD = 3
 """First row below the header of a sheet of months."""
-LABEL_WIDTH, UNIT_WIDTH, TOTAL_WIDTH, MONTH_WIDTH = 40.0, 15.0, 17.0, 12.5
+LABEL_WIDTH, UNIT_WIDTH, TOTAL_WIDTH, MONTH_WIDTH = 40.0, 15.0, 17.0, 12.0
+"""Least widths [characters]; large amounts make the last two wider."""
 NUMBER, DATE = 1, 2
 """Rows of the month's number and date."""
 EPOCH = date(1899, 12, 30)
@@ -107,12 +109,31 @@ class Live:
     @property
     def last(self) -> str:
         """Letters of the last month's column."""
-        return xl_col_to_name(FIRST + self.model.months - 1)
+        return str(xl_col_to_name(FIRST + self.model.months - 1))
+
+    def widths(self) -> tuple[float, float]:
+        """Widths of totals and months that hold the largest amount with a digit to spare."""
+        d = self.document
+        month = max(max(r["list_cost"], r["effective_cost"], r["requests"]) for r in d["months"])
+        total = max(d["totals"][k] for k in ("list_cost", "effective_cost", "requests"))
+        return (max(TOTAL_WIDTH, text_width(f"{total:,.0f}") + 4.0),
+                max(MONTH_WIDTH, text_width(f"{month:,.0f}") + 2.5))
 
     def dates(self) -> list[date]:
         """First day of each month."""
         m = self.model
         return [month_start(m.start_year, m.start_month, i + 1) for i in range(m.months)]
+
+
+class PlainSheet(Worksheet):  # type: ignore[misc]
+    """A sheet whose formulas go in as they are written.
+
+    XlsxWriter looks for functions newer than Excel 2010 in every formula with thirty regular
+    expressions; a budget uses none, and the search takes most of the time of writing one.
+    """
+
+    def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
+        return formula.removeprefix("=")
 
 
 def live(book: Any, model: BudgetModel, document: Mapping[str, Any]) -> Live:
@@ -156,11 +177,12 @@ class Grid:
     def _head(self, title: str, third: str) -> None:
         page, state = self.page, self.state
         set_up(page, state.model.name or "Budget", self.name)
-        widths = [LABEL_WIDTH, UNIT_WIDTH, TOTAL_WIDTH, *[MONTH_WIDTH] * self.months]
+        total, month = state.widths()
+        widths = [LABEL_WIDTH, UNIT_WIDTH, total, *[month] * self.months]
         page.sheet.set_column(0, 0, LABEL_WIDTH)
         page.sheet.set_column(1, 1, UNIT_WIDTH)
-        page.sheet.set_column(2, 2, TOTAL_WIDTH)
-        page.sheet.set_column(FIRST, FIRST + self.months - 1, MONTH_WIDTH)
+        page.sheet.set_column(2, 2, total)
+        page.sheet.set_column(FIRST, FIRST + self.months - 1, month)
         page.write(0, 0, title, "heading")
         for column, text in enumerate(("Month", "Unit", third)):
             page.write(NUMBER, column, text, "label" if column < 2 else "count", "header")
@@ -172,7 +194,6 @@ class Grid:
                          serial(day), "month", "header")
         page.sheet.freeze_panes(HEAD, FIRST)
         page.sheet.repeat_rows(NUMBER, DATE)
-        page.sheet.set_default_row(15)
         print_bands(page, widths, FIRST)
 
     def section(self, text: str) -> None:
@@ -240,8 +261,3 @@ class Grid:
     def close(self) -> None:
         """Set the print area."""
         self.sheet.print_area(0, 0, max(self.row - 1, HEAD), FIRST + self.months - 1)
-
-
-def text(value: Any) -> str:
-    """A value as text that a cell can hold."""
-    return clean("" if value is None else value)

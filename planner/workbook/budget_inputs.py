@@ -9,7 +9,7 @@ from typing import Any
 from planner.budget.inputs import PriceStep
 from planner.budget.model import GpuLine, WorkloadLine
 from planner.workbook.budget_grid import Live, name_cell, serial
-from planner.workbook.layout import Page, lines, set_up
+from planner.workbook.layout import Page, lines, print_bands, set_up
 
 INPUTS, PRICES, WORKLOADS, LAUNCHES = "Inputs", "GPU prices", "Workloads", "Launches"
 WIDTHS = (36, 16, 18, 34, 66)
@@ -97,7 +97,7 @@ def write_inputs(state: Live) -> None:
     page.widths(WIDTHS)
     page.write(0, 0, "Inputs of the whole budget", "heading")
     for column, label in enumerate(("Input", "Value", "Unit", "Cell name", "Meaning")):
-        page.write(1, column, label, "count" if column == 1 else "label", "header")
+        page.write(1, column, label, "count" if column == 1 else "text", "header")
     row = _scenario_cell(state, page, 2)
     for line in general(state):
         row = _general_line(state, page, row, line)
@@ -121,7 +121,7 @@ def _general_line(state: Live, page: Page, row: int, line: Line) -> int:
     page.write(row, 1, line.value, "cell", line.style, "input")
     for column, found in ((2, line.unit), (3, line.name), (4, line.meaning)):
         page.write(row, column, found, "cell", "text")
-    page.height(row, lines(line.meaning, WIDTHS[4]))
+    page.height(row, max(lines(line.meaning, WIDTHS[4] - 1), lines(line.unit, WIDTHS[2] - 1)))
     page.sheet.data_validation(row, 1, row, 1, dict(line.rule))
     name_cell(state.book, line.name, INPUTS, row, 1)
     return row + 1
@@ -185,9 +185,8 @@ def _steps(state: Live, page: Page, row: int) -> int:
         month, change = steps[i] if i < len(steps) else (None, None)
         page.write(first + i, 0, month, "cell", "whole", "input")
         page.write(first + i, 1, change, "cell", "percent1", "input")
-    page.write(first, 2, "from that month on, on top of the change per month; -15 % is a price "
-               "cut. One row a month.", "note")
-    page.sheet.set_row(first, 15)
+    page.merge(first, 2, 4, "From that month on, on top of the change per month; -15 % is a price "
+               "cut. One row a month.", "short")
     name_cell(state.book, "step_months", INPUTS, first, 0, last)
     name_cell(state.book, "step_changes", INPUTS, first, 1, last)
     return last + 1
@@ -279,8 +278,8 @@ def write_workloads(state: Live) -> None:
     set_up(page, state.model.name or "Budget", WORKLOADS)
     page.widths([w for _, w in WORKLOAD_COLUMNS])
     page.write(0, 0, "Workloads", "heading")
-    page.write(1, 0, "Lengths and targets are engine inputs: when they are edited, sizes are "
-               "stale and the sheet Checks says so.", "label")
+    page.write(1, 2, "Lengths and targets are inputs of the engine: when they are edited, sizes "
+               "are stale.", "label")
     for column, (label, _) in enumerate(WORKLOAD_COLUMNS):
         page.write(2, column, label, "text", "header")
     page.height(2, 3)
@@ -295,8 +294,6 @@ def write_workloads(state: Live) -> None:
     page.sheet.freeze_panes(3, 2)
     page.sheet.repeat_rows(2)
     page.sheet.print_area(0, 0, last, len(WORKLOAD_COLUMNS) - 1)
-    from planner.workbook.layout import print_bands
-
     print_bands(page, [w for _, w in WORKLOAD_COLUMNS], 2)
 
 
@@ -310,7 +307,7 @@ def targets(state: Live, i: int) -> tuple[list[Any], list[Any]]:
 def _workload_line(state: Live, page: Page, row: int, i: int, w: WorkloadLine) -> None:
     fleet = "" if w.fleet is None else state.model.fleets[w.fleet].name
     weights = [x.values[0] if len(x.factors) == 1 else None for x in w.weights]
-    weights = (weights + [None, None])[:2]
+    weights = [*weights, None, None][:2]
     limits, percentile = targets(state, i)
     told = w.reason or "yes"
     cells: list[tuple[Any, str, str]] = [

@@ -15,7 +15,7 @@ from planner.budget.model import GpuLine
 from planner.budget.months import LineMonths
 from planner.units import SECONDS_PER_HOUR
 from planner.workbook.budget_fleets import FLEETS
-from planner.workbook.budget_grid import FIRST, Grid, Live, name_cell, serial
+from planner.workbook.budget_grid import FIRST, Formula, Grid, Live, name_cell, serial
 
 COST, BUY, ORDERS = "Cost", "Buy or rent", "Orders"
 Values = NDArray[np.float64]
@@ -67,7 +67,7 @@ def write_cost(state: Live) -> None:
     values = [LineValues(state, line, months)
               for line, months in zip(state.model.lines, state.base.lines, strict=True)]
     top = grid.row
-    grid.row += 3 + len(COUNTS) + len(AMOUNTS) + 5
+    grid.row += 2 + len(COUNTS) + len(AMOUNTS) + 4
     path = _path_row(state, grid)
     first = grid.row + 1
     for i, line in enumerate(state.model.lines):
@@ -183,8 +183,8 @@ def _amount_rows(state: Live, grid: Grid, i: int, v: LineValues, r: dict[str, in
               total="SUM")
     demand = grid.line("On-demand cost", cur, times("burst", "paid"), v.burst_cost.tolist(),
                        "count", total="SUM")
-    committed = grid.line("Committed cost", cur, times("base", "price"),
-                          v.committed_cost.tolist(), "count", total="SUM")
+    grid.line("Committed cost", cur, times("base", "price"), v.committed_cost.tolist(), "count",
+              total="SUM")
     owned = grid.line("Owned cost", cur, lambda c, b, f: (
         f"=({yearly}+{c}{r['owned']}*{each}*in_usd_per_kwh)*in_units_per_usd"),
         v.owned_cost.tolist(), "count", "link", total="SUM")
@@ -220,15 +220,18 @@ def _totals(state: Live, grid: Grid, values: Sequence[LineValues], first: int, l
     for label in (*COUNTS, *AMOUNTS, "Energy", "Carbon"):
         unit = {"Energy": "kWh", "Carbon": "kg CO2e"}.get(label, cur if "cost" in label
                                                          else "GPUs")
-        at = grid.line(label, unit, lambda c, b, f, at=grid.row + 1: (
-            f"=SUMIF($A${first}:$A${last},$A{at},{c}${first}:{c}${last})"),
-            found[label].tolist(), "count", *(["bold"] if label in TOTAL_NAMES else []),
-            total="MAX" if label in COUNTS else "SUM")
+        at = grid.line(label, unit, _by_label(first, last, grid.row + 1), found[label].tolist(),
+                       "count", *(["bold"] if label in TOTAL_NAMES else []),
+                       total="MAX" if label in COUNTS else "SUM")
         state.place["total", label] = at
         if label in TOTAL_NAMES:
             name_cell(state.book, f"out_{TOTAL_NAMES[label]}", COST, at - 1, FIRST, at - 1,
                       FIRST + grid.months - 1)
     _unit_cost(state, grid, found["Effective cost"])
+
+
+def _by_label(first: int, last: int, at: int) -> Formula:
+    return lambda c, b, f: f"=SUMIF($A${first}:$A${last},$A{at},{c}${first}:{c}${last})"
 
 
 def request_values(state: Live) -> Values:
@@ -372,18 +375,25 @@ def write_orders(state: Live) -> None:
         months, rented = state.base.lines[i], state.place["rented", i]
         top = np.maximum.accumulate(months.rented)
         new = np.diff(top, prepend=0)
-        grid.line("Capacity to add", "GPUs", lambda c, b, f, r=rented: (
-            f"=MAX(0,{COST}!{c}{r}-MAX({COST}!${f}{r}:{b}{r}))" if b else f"={COST}!{c}{r}"),
-            new.tolist(), "count", "link", total="SUM")
+        grid.line("Capacity to add", "GPUs", _rise(rented), new.tolist(), "count", "link",
+                  total="SUM")
         if line.term is not None:
             _commitment_row(state, grid, i, line)
         if line.server is not None:
             bought = state.place["bought", i]
             needed = np.maximum.accumulate(np.ceil(months.rented / line.gpus_per_server))
-            grid.line("Servers, if bought", "servers",
-                      lambda c, b, f, r=bought: f"='{BUY}'!{c}{r}",
+            grid.line("Servers, if bought", "servers", _from_buying(bought),
                       np.diff(needed, prepend=0.0).tolist(), "count", "link", total="SUM")
     grid.close()
+
+
+def _rise(row: int) -> Formula:
+    return lambda c, b, f: (f"=MAX(0,{COST}!{c}{row}-MAX({COST}!${f}{row}:{b}{row}))" if b
+                            else f"={COST}!{c}{row}")
+
+
+def _from_buying(row: int) -> Formula:
+    return lambda c, b, f: f"='{BUY}'!{c}{row}"
 
 
 def _commitment_row(state: Live, grid: Grid, i: int, line: GpuLine) -> None:

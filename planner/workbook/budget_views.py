@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.workbook.budget_checks import checks
-from planner.workbook.budget_grid import FIRST, Live, name_cell, serial
+from planner.workbook.budget_checks import checks, state_of
+from planner.workbook.budget_grid import ENGINE_FILL, FIRST, Live, name_cell, serial
 from planner.workbook.budget_money import COST, LineValues, request_values, sums
 from planner.workbook.charts import TEXT, sheet_range, style_chart
 from planner.workbook.layout import Page, lines, set_up
@@ -84,23 +84,20 @@ def _answer(state: Live, page: Page, row: int) -> None:
         found = state.document["buy_or_rent"][0]["break_even_month"]
         cells.append(("Buying pays from month", f"=out_break_even_month_{first + 1}",
                       "not within the budget" if found is None else found))
-    cells.append(("Checks", "=out_check", "OK" if _all_ok(state) else "CHECK"))
+    cells.append(("Checks", "=out_check", state_of(checks(state))))
     column = 0
     for label, formula, value in cells:
         page.write(row - 1, column, label, "label", "bold")
         page.sheet.write_formula(row - 1, column + 1, formula,
                                  state.styles.get("bold", "left", "link"), value)
         column += 2
-    page.sheet.conditional_format(row - 1, 0, row - 1, 5, {
-        "type": "cell", "criteria": "==", "value": '"CHECK"',
-        "format": page.mark({"bg_color": BAD_FILL, "font_color": BAD_TEXT})})
+    for word, color in (("CHECK", BAD_FILL), ("STALE", ENGINE_FILL)):
+        page.sheet.conditional_format(row - 1, 0, row - 1, 5, {
+            "type": "cell", "criteria": "==", "value": f'"{word}"',
+            "format": page.mark({"bg_color": color})})
     page.sheet.conditional_format(row - 1, 0, row - 1, 5, {
         "type": "cell", "criteria": "==", "value": '"OK"',
         "format": page.mark({"bg_color": GOOD_FILL})})
-
-
-def _all_ok(state: Live) -> bool:
-    return all(c.value for c in checks(state, 14))
 
 
 def _charts(state: Live, page: Page, row: int) -> None:
@@ -130,7 +127,7 @@ def _charts(state: Live, page: Page, row: int) -> None:
         chart.set_legend({"position": "bottom", "font": TEXT})
         chart.set_x_axis({"num_font": {**TEXT, "rotation": -45}, "num_format": "mmm yy",
                           "interval_unit": max(1, months // 12), "text_axis": True})
-        chart.set_size({"width": 520, "height": 330})
+        chart.set_size({"width": 470, "height": 330})
         page.sheet.insert_chart(row, column, chart, {"description": told, "object_position": 1})
 
 
