@@ -36,8 +36,10 @@ NODE_STEP, MOST_NODES = 1.12, 13
 """Growth of the lengths from one sizing to the next, and the most sizings of one workload."""
 NODE_REACH = 1.25
 """How far beyond the last month's lengths a curve goes, for edits in the workbook."""
-MIX_TOLERANCE, MOST_MIXES = 0.03, 10
-"""Share of the load that may move before a mix is sized again, and the most sizings of a fleet."""
+MIX_TOLERANCE = 0.02
+"""Share of the load that may move before a mix is sized again."""
+MOST_MIXES, LEAST_MIXES = 48, 6
+"""Sizings of mixes that the shared fleets of a budget divide between them, and of each at least."""
 
 
 def make_model(budget: BudgetRequest, catalog: Catalog) -> BudgetModel:
@@ -54,8 +56,10 @@ def make_model(budget: BudgetRequest, catalog: Catalog) -> BudgetModel:
     lines = _Lines(budget, catalog)
     fleets: list[FleetLine] = []
     weights: dict[int, tuple[int, tuple[Weight, ...]]] = {}
+    shared = sum(len(layout.members) > 1 for layout in found.fleets)
+    most_mixes = max(MOST_MIXES // max(shared, 1), LEAST_MIXES)
     for layout in found.fleets:
-        sizing = _Sizing(budget, demand, layout, found)
+        sizing = _Sizing(budget, demand, layout, found, most_mixes)
         for i in layout.members:
             weights[i] = (len(fleets), sizing.weights[i])
         fleets.append(_fleet_line(budget, layout, sizing, lines))
@@ -120,8 +124,9 @@ def _fleet_line(budget: BudgetRequest, layout: Layout, sizing: _Sizing, lines: _
 class _Sizing:
     """Capacity curves of a fleet, weights of its members, and factors of their mixes."""
 
-    def __init__(self, budget: BudgetRequest, demand: Demand, layout: Layout, found: Found
-                 ) -> None:
+    def __init__(self, budget: BudgetRequest, demand: Demand, layout: Layout, found: Found,
+                 most_mixes: int) -> None:
+        self.most_mixes = most_mixes
         self.budget, self.demand, self.layout, self.found = budget, demand, layout, found
         self.counts = [max(s.replicas, 1) for s in layout.pools]
         self.capacity = self._reference()
@@ -186,8 +191,8 @@ class _Sizing:
                   for rates, factors in curves]
         base = [s.name for s in self.budget.scenarios].index("base")
         tolerance = MIX_TOLERANCE
-        while len(chosen := _representatives(states[base], tolerance)) > MOST_MIXES:
-            tolerance *= 1.5
+        while len(chosen := _representatives(states[base], tolerance)) > self.most_mixes:
+            tolerance *= 1.3
         known = [(states[base][m], self._mixed(fixed, m + 1)) for m in chosen]
         return [[_between(s, known, len(self.counts)) for s in row] for row in states]
 

@@ -277,10 +277,10 @@ def _searched(members: list[int], month: int, name: str, request: PlanRequest,
               resources: Resources, pricer: Pricer, workload: Workload
               ) -> tuple[Layout | None, str]:
     found = search(request, resources)
-    fleets = [f for f in (build_fleet(s, request) for s in found.sized)
-              if f.gpus <= request.limits.max_gpus]
-    if not fleets and found.sized:
-        least = min(build_fleet(s, request).gpus for s in found.sized)
+    built = [build_fleet(c.sized(request), request) for c in found.choices]
+    fleets = [f for f in built if f.gpus <= request.limits.max_gpus]
+    if built and not fleets:
+        least = min(f.gpus for f in built)
         return None, f"needs {least} GPUs, more than max_gpus ({request.limits.max_gpus})"
     if not fleets:
         return None, reason_of([], found.missed) or "no layout meets the targets"
