@@ -26,6 +26,7 @@ from planner.budget.model import BudgetModel, GpuLine
 from planner.budget.money import cents
 from planner.budget.months import Counts, Figures, LineMonths, figures, line_gpus, paid
 from planner.catalog.book import Catalog
+from planner.errors import PlannerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +131,10 @@ def _answer(question: WhatIf, request: BudgetRequest, catalog: Catalog, model: B
         scene = _scene(changed, changed.base)
         return WhatIfResult(question, tuple(scene.figures.gpus.tolist()),
                             scene.months.effective_cost)
-    other = make_model(replace(request, what_if=(), workloads=tuple(
-        replace(w, request=replace(w.request, gpus=(question.gpu,), pricing=replace(
-            w.request.pricing, usd_per_gpu_hour=_own_price(question))))
-        for w in request.workloads)), catalog)
+    try:
+        other = make_model(_on_gpu(request, question.gpu, question), catalog)
+    except PlannerError as error:
+        return WhatIfResult(question, (), (), error.message)
     lost = [w.name for w, o in zip(model.workloads, other.workloads, strict=True)
             if w.fleet is not None and o.ends_month < w.ends_month]
     if lost:
@@ -146,6 +147,14 @@ def _answer(question: WhatIf, request: BudgetRequest, catalog: Catalog, model: B
     nothing: Amounts = tuple(Decimal(0) for _ in range(model.months))
     cost = added([nothing, *(c.effective_cost for _, c in (*old, *new))])
     return WhatIfResult(question, tuple(gpus.tolist()), tuple(map(cents, cost)))
+
+
+def _on_gpu(request: BudgetRequest, gpu: str, question: WhatIf) -> BudgetRequest:
+    """The request with every workload on one GPU."""
+    return replace(request, what_if=(), workloads=tuple(
+        replace(w, request=replace(w.request, gpus=(gpu,), pricing=replace(
+            w.request.pricing, usd_per_gpu_hour=_own_price(question))))
+        for w in request.workloads))
 
 
 def _own_price(question: WhatIf) -> dict[str, float]:

@@ -20,7 +20,7 @@ from planner.budget.demand import Array
 from planner.budget.inputs import BudgetRequest
 from planner.budget.mixing import grown, mix
 from planner.catalog.book import Catalog, PriceChoice
-from planner.errors import InvalidValue
+from planner.errors import InvalidValue, PlannerError
 from planner.fleet import Fleet, build_fleet, region_rate
 from planner.llm import Llm
 from planner.measured import worker_rate
@@ -262,15 +262,14 @@ def size(budget: BudgetRequest, catalog: Catalog, demand: Demand, name: str,
     request = replace(
         first, workload=replace(workload, requests_per_s=region_rate(peak, regions)),
         limits=replace(first.limits, regions=regions, spare_replicas=spares_of(budget, first)))
+    pricer = Pricer(catalog, request.pricing)
     try:
         resources, prices = gather(request, catalog)
-    except InvalidValue as error:
+        if request.measured:
+            return _measured(members, month, name, request, resources, prices, pricer)
+        return _searched(members, month, name, request, resources, pricer, workload)
+    except PlannerError as error:
         raise type(error)(error.message, f"/workloads/{members[0]}{error.pointer}") from None
-    if request.measured:
-        return _measured(budget, members, month, name, request, resources, prices,
-                         Pricer(catalog, request.pricing))
-    return _searched(members, month, name, request, resources, Pricer(catalog, request.pricing),
-                     workload)
 
 
 def _searched(members: list[int], month: int, name: str, request: PlanRequest,
@@ -308,14 +307,14 @@ def _shares(fleet: Fleet) -> list[Share]:
     return found
 
 
-def _measured(budget: BudgetRequest, members: list[int], month: int, name: str,
-              request: PlanRequest, resources: Resources, prices: dict[str, PriceChoice],
-              pricer: Pricer) -> tuple[Layout | None, str]:
+def _measured(members: list[int], month: int, name: str, request: PlanRequest,
+              resources: Resources, prices: dict[str, PriceChoice], pricer: Pricer
+              ) -> tuple[Layout | None, str]:
     """A fleet of workers whose rate was measured: capacity is the stated rate times utilisation."""
     roles = set(request.measured)
     if roles not in ({"serve"}, {"prefill", "decode"}):
         raise InvalidValue("give either serve, or prefill and decode together",
-                           f"/workloads/{members[0]}/measured")
+                           "/measured")
     gpu = resources.gpus[0].slug
     if gpu not in prices:
         return None, f"no price for {gpu} under this pricing; give pricing.usd_per_gpu_hour"
