@@ -18,6 +18,8 @@ from planner.cli import one_line_errors, read_document, stored_catalog
 
 FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 
+KINDS = {"capacity": "GPUs more", "commitment": "GPUs to commit", "servers": "servers, if bought"}
+
 
 @click.command("budget")
 @FILE
@@ -72,8 +74,8 @@ def print_budget(document: Mapping[str, Any], console: Console | None = None) ->
             "no break-even within the budget" if when is None
             else f"pays from month {when}"), highlight=False)
     for row in document["orders"][:5]:
-        console.print(f"order by {row['order_by']}: {row['count']:,} {row['kind']} of "
-                      f"{row['name']} for {row['needed_from']}", highlight=False)
+        console.print(f"order by {row['order_by']}: {row['count']:,} {KINDS[row['kind']]} "
+                      f"({row['name']}) for {row['needed_from']}", highlight=False)
     for row in document["infeasible"]:
         console.print(f"not served: {row['name']}: {row['reason']}", highlight=False)
 
