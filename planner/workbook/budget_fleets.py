@@ -14,7 +14,7 @@ from planner.workbook.budget_inputs import (
     WEIGHT,
     common,
 )
-from planner.workbook.layout import Page, lines, set_up
+from planner.workbook.layout import Page, lines, print_bands, set_up
 
 DEMAND, WEIGHTS, LAYOUTS, CAPACITY, FLEETS = "Demand", "Weights", "Layouts", "Capacity", "Fleets"
 SEASONS = (chr(ord("A") + SEASON), chr(ord("A") + SEASON + len(MONTHS) - 1))
@@ -25,7 +25,7 @@ LAYOUT_COLUMNS = (
     ("Fleet", 26.0), ("Pool", 9.0), ("Model", 22.0), ("Set-up", 14.0), ("Weights", 9.0),
     ("KV cache", 9.0), ("GPU", 20.0), ("Layout", 12.0), ("GPUs per replica", 10.0),
     ("Spare replicas", 10.0), ("Regions", 9.0), ("Limited by", 12.0), ("Sized in month", 9.0),
-    ("Target utilisation", 11.0), ("Workloads", 60.0))
+    ("Target utilisation", 11.0), ("Workloads", 50.0))
 LAYOUT_FIRST = 3
 CAPACITY_COLUMNS = (
     ("Fleet", 26.0), ("Pool", 9.0), ("From [1/s]", 13.0), ("Replicas there", 10.0),
@@ -109,7 +109,7 @@ def write_layouts(state: Live) -> None:
     set_up(page, state.model.name or "Budget", LAYOUTS)
     page.widths([w for _, w in LAYOUT_COLUMNS])
     page.write(0, 0, "Layouts, sized for the busiest month of each fleet", "heading")
-    page.write(1, 0, "Amber cells are results of the engine: the search over layouts is not made "
+    page.write(1, 2, "Amber cells are results of the engine: the search over layouts is not made "
                "again in a workbook.", "label")
     for column, (label, _) in enumerate(LAYOUT_COLUMNS):
         page.write(2, column, label, "text", "header")
@@ -128,6 +128,7 @@ def write_layouts(state: Live) -> None:
     page.sheet.data_validation(LAYOUT_FIRST, 9, row - 1, 10, dict(COUNT))
     page.sheet.freeze_panes(3, 2)
     page.sheet.print_area(0, 0, row - 1, len(LAYOUT_COLUMNS) - 1)
+    print_bands(page, [w for _, w in LAYOUT_COLUMNS], 2)
 
 
 def _layout_line(state: Live, page: Page, row: int, fleet: FleetLine, pool: PoolLine,
@@ -149,7 +150,7 @@ def _layout_line(state: Live, page: Page, row: int, fleet: FleetLine, pool: Pool
     page.write(row, 12, fleet.sized_month, "cell", "whole", "engine")
     page.write(row, 13, fleet.target_utilization, "cell", "percent", "engine")
     page.write(row, 14, members, "cell", "text")
-    page.height(row, max(lines(members, 59.0), lines(fleet.name, 25.0), lines(fleet.model, 21.0),
+    page.height(row, max(lines(members, 49.0), lines(fleet.name, 25.0), lines(fleet.model, 21.0),
                          lines(pool.gpu, 19.0)))
 
 

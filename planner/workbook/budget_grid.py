@@ -116,8 +116,10 @@ class Live:
         d = self.document
         month = max(max(r["list_cost"], r["effective_cost"], r["requests"]) for r in d["months"])
         total = max(d["totals"][k] for k in ("list_cost", "effective_cost", "requests"))
+        each = max(r["cost_per_thousand_requests"] or 0.0 for r in d["months"])
         return (max(TOTAL_WIDTH, text_width(f"{total:,.0f}") + 4.0),
-                max(MONTH_WIDTH, text_width(f"{month:,.0f}") + 2.5))
+                max(MONTH_WIDTH, text_width(f"{month:,.0f}") + 2.5,
+                    text_width(f"{each:,.4f}") + 2.5))
 
     def dates(self) -> list[date]:
         """First day of each month."""

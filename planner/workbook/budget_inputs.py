@@ -221,6 +221,7 @@ def write_prices(state: Live) -> None:
         page.write(PRICE_FIRST, 0, "no workload can be served", "label")
     page.sheet.freeze_panes(2, 1)
     page.sheet.print_area(0, 0, last, len(PRICE_COLUMNS) - 1)
+    print_bands(page, [w for _, w in PRICE_COLUMNS], 1)
 
 
 def _price_line(state: Live, page: Page, row: int, place: int, line: GpuLine) -> None:

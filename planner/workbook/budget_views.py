@@ -8,11 +8,13 @@ from planner.workbook.budget_checks import checks, state_of
 from planner.workbook.budget_grid import ENGINE_FILL, FIRST, Live, name_cell, serial
 from planner.workbook.budget_money import COST, LineValues, request_values, sums
 from planner.workbook.charts import TEXT, sheet_range, style_chart
-from planner.workbook.layout import Page, lines, set_up
+from planner.workbook.layout import Page, clean, lines, set_up
 from planner.workbook.styles import BAD_FILL, BAD_TEXT, GOOD_FILL, NAVY, SERIES
 
 SUMMARY, ACTUAL, SCENARIOS = "Summary", "Plan against actual", "Scenarios"
 SUMMARY_WIDTHS = (30, 22, 22, 22, 22, 22)
+TITLE_SCALE = 18 / 10 * 1.08
+"""Size of the bold title over plain text."""
 
 
 def write_summary(state: Live) -> None:
@@ -21,8 +23,9 @@ def write_summary(state: Live) -> None:
     m = state.model
     set_up(page, m.name or "Budget", SUMMARY, pages_high=1)
     page.widths(SUMMARY_WIDTHS)
-    page.merge(0, 0, 5, m.name or "Budget", "title")
-    page.sheet.set_row(0, 30)
+    title = clean(m.name or "Budget")
+    page.merge(0, 0, 5, title, "title")
+    page.sheet.set_row(0, 8.0 + 22.0 * lines(title, sum(SUMMARY_WIDTHS), TITLE_SCALE))
     first, last = state.dates()[0], state.dates()[-1]
     page.merge(1, 0, 5, f"{m.months} months, {first:%B %Y} to {last:%B %Y}; "
                f"{len(m.workloads)} workloads on {len(m.fleets)} fleets; amounts in "
@@ -60,7 +63,7 @@ def _tiles(state: Live, page: Page) -> None:
          "count"),
         (f"Cost per 1,000 requests [{cur}]", "out_cost_per_thousand_requests",
          f"=IF({total('Requests')}>0,{total('Effective cost')}/{total('Requests')}*1000,0)",
-         cost / asked * 1000 if asked else 0.0, "four"),
+         cost / asked * 1000 if asked else 0.0, "count" if cost > asked else "four"),
         (f"Saved by commitments [{cur}]", "out_savings",
          f"={total('Contracted cost')}+{total('Owned cost')}-{total('Effective cost')}",
          float((v["Contracted cost"] + v["Owned cost"] - v["Effective cost"]).sum()), "count"),
