@@ -317,7 +317,8 @@ class _Lines:
         paid_price = listed * (1 - decimal(self.budget.prices.negotiated_discount))
         terms = self.budget.commitments.terms
         found = (self._catalog_offers(choice, pricer, gpu) if terms is None else
-                 [TermPrice(t.term_months, price, "request") for t in terms
+                 [TermPrice(t.term_months, price, "request",
+                            None if gpu in t.usd_per_gpu_hour else t.discount) for t in terms
                   if (price := _stated_price(t.usd_per_gpu_hour.get(gpu), t.discount, listed))
                   is not None])
         return [t for t in found

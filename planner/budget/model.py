@@ -119,11 +119,15 @@ class FleetLine:
 
 @dataclass(frozen=True, slots=True)
 class TermPrice:
-    """A commitment on offer for a GPU line [USD per GPU-hour]."""
+    """A commitment on offer for a GPU line [USD per GPU-hour].
+
+    ``discount`` is what was stated in place of a price.
+    """
 
     term_months: int
     usd_per_gpu_hour: Decimal
     source: str
+    discount: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

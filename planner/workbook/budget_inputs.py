@@ -198,7 +198,8 @@ PRICE_COLUMNS = (
     ("GPU line", 26.0), ("List price [USD/GPU-h]", 13.0), ("Committed price [USD/GPU-h]", 13.0),
     ("Term [months]", 10.0), ("GPUs owned", 10.0), ("Board power [W]", 10.0),
     ("GPUs per server", 10.0), ("Server price [USD]", 14.0), ("Hosting [USD/year]", 12.0),
-    ("Licence [USD/year]", 12.0), ("Break-even use", 11.0), ("Source", 60.0))
+    ("Licence [USD/year]", 12.0), ("Break-even use", 11.0),
+    ("Discount of the term", 11.0), ("Source", 60.0))
 PRICE_FIRST = 2
 """Row of the first GPU line, from 0."""
 
@@ -229,7 +230,6 @@ def _price_line(state: Live, page: Page, row: int, place: int, line: GpuLine) ->
     committed = None if term is None else float(term.usd_per_gpu_hour)
     page.write(row, 0, line.name, "cell", "label")
     cells = ((1, float(line.usd_per_gpu_hour), "price", "input"),
-             (2, committed, "price", "input"),
              (3, None if term is None else term.term_months, "whole", "engine"),
              (4, line.existing_gpus, "count", "input"), (5, line.watts, "figure", "input"),
              (6, line.gpus_per_server, "whole", "input"),
@@ -240,6 +240,15 @@ def _price_line(state: Live, page: Page, row: int, place: int, line: GpuLine) ->
     for column, value, style, kind in cells:
         page.write(row, column, value, "cell", style, kind)
     at = row + 1
+    discount = None if term is None else term.discount
+    if discount is None or committed is None:
+        page.write(row, 2, committed, "cell", "price", "input")
+        page.write(row, 11, None, "cell", "percent1")
+    else:
+        page.formula(row, 2, f"=B{at}*(1-L{at})", committed, "cell", "price")
+        page.write(row, 11, discount, "cell", "percent1", "input")
+        name_cell(state.book, f"in_term_discount_{place + 1}", PRICES, row, 11)
+        page.sheet.data_validation(row, 11, row, 11, dict(SHARE))
     if committed is None:
         page.write(row, 10, "n/a", "cell", "short")
     else:
@@ -247,7 +256,7 @@ def _price_line(state: Live, page: Page, row: int, place: int, line: GpuLine) ->
         page.formula(row, 10, f"=IF(B{at}>0,C{at}/(B{at}*(1-in_negotiated_discount)),0)",
                      committed / paid, "cell", "percent1")
     offer = "" if term is None else f"; committed: {term.source}"
-    page.write(row, 11, f"{line.source}{offer}", "cell", "text")
+    page.write(row, 12, f"{line.source}{offer}", "cell", "text")
     page.height(row, lines(f"{line.source}{offer}", 60.0))
     for name, column in (("usd_per_gpu_hour", 1), ("committed_usd_per_gpu_hour", 2),
                          ("existing_gpus", 4), ("usd_per_server", 7)):

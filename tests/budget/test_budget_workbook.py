@@ -246,6 +246,34 @@ def test_an_edit_is_a_new_budget(recalculated: dict[str, openpyxl.Workbook], nam
 
 @pytest.mark.office
 @pytest.mark.slow
+@pytest.mark.parametrize(("cells", "change"), [
+    ({"in_usd_per_gpu_hour_1": 2.6}, at("workloads", 0, "pricing", value={
+        "usd_per_gpu_hour": {"h100-sxm-80gb": 2.6}})),
+    ({"in_term_discount_1": 0.1}, at("commitments", "terms", 0, "discount", value=0.1)),
+    ({"in_existing_gpus_1": 5}, at("owned", "existing_gpus", value={"h100-sxm-80gb": 5}))],
+    ids=["list price", "discount of the term", "GPUs owned"])
+def test_prices_are_live(tmp_path: Path, cells: dict[str, Any], change: Change) -> None:
+    if SOFFICE is None:
+        pytest.skip("LibreOffice is not installed")
+    document = request(workload(rate=90, growth_per_month=0.05, seasonality=[1] * 10 + [2, 2],
+                                pricing={"usd_per_gpu_hour": {"h100-sxm-80gb": 4.0}}),
+                       months=24, commitments=copy.deepcopy(TERMS))
+    source = tmp_path / "prices.xlsx"
+    source.write_bytes(edited(written(document), cells))
+    command = [SOFFICE, f"-env:UserInstallation=file://{tmp_path}/profile", "--headless",
+               "--convert-to", "xlsx", "--outdir", str(tmp_path / "out"), str(source)]
+    subprocess.run(command, check=True, capture_output=True, timeout=180)
+    after = read((tmp_path / "out" / "prices.xlsx").read_bytes())
+    changed = copy.deepcopy(document)
+    change(changed)
+    totals = made(*changed["workloads"], **{k: v for k, v in changed.items()
+                                            if k != "workloads"}).document["totals"]
+    assert named(after, "out_total_cost") == pytest.approx(totals["effective_cost"], rel=1e-5)
+    assert named(after, "out_savings") == pytest.approx(totals["savings"], rel=1e-5, abs=1)
+
+
+@pytest.mark.office
+@pytest.mark.slow
 def test_what_an_edit_makes_stale_is_flagged(
         tmp_path: Path, files: dict[str, bytes]) -> None:
     if SOFFICE is None:
