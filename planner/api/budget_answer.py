@@ -156,7 +156,7 @@ class BudgetLineSchema(OpenSchema):
     staggered_cost = fields.Float()
 
 
-class BuyOrRentSchema(OpenSchema):
+class BudgetBuyOrRentSchema(OpenSchema):
     """Buying a line's GPUs against renting them."""
 
     name = fields.String()
@@ -174,7 +174,7 @@ class BuyOrRentSchema(OpenSchema):
     break_even_month_with_resale = fields.Integer(allow_none=True)
 
 
-class OrderSchema(OpenSchema):
+class BudgetOrderSchema(OpenSchema):
     """What to order by when."""
 
     name = fields.String()
@@ -187,7 +187,7 @@ class OrderSchema(OpenSchema):
     before_start = fields.Boolean()
 
 
-class WhatIfAnswerSchema(OpenSchema):
+class BudgetWhatIfSchema(OpenSchema):
     """The base scenario under a question."""
 
     name = fields.String()
@@ -202,7 +202,7 @@ class WhatIfAnswerSchema(OpenSchema):
     reason = fields.String(allow_none=True)
 
 
-class UnservedSchema(OpenSchema):
+class BudgetUnservedSchema(OpenSchema):
     """A workload that is not served, or not to the end."""
 
     pointer = fields.String()
@@ -223,10 +223,10 @@ class BudgetAnswerSchema(Schema):
     workloads = fields.List(fields.Nested(BudgetWorkloadLineSchema))
     fleets = fields.List(fields.Nested(BudgetFleetSchema))
     gpu_lines = fields.List(fields.Nested(BudgetLineSchema))
-    buy_or_rent = fields.List(fields.Nested(BuyOrRentSchema))
-    orders = fields.List(fields.Nested(OrderSchema))
-    what_if = fields.List(fields.Nested(WhatIfAnswerSchema))
-    infeasible = fields.List(fields.Nested(UnservedSchema))
+    buy_or_rent = fields.List(fields.Nested(BudgetBuyOrRentSchema))
+    orders = fields.List(fields.Nested(BudgetOrderSchema))
+    what_if = fields.List(fields.Nested(BudgetWhatIfSchema))
+    infeasible = fields.List(fields.Nested(BudgetUnservedSchema))
     assumptions = fields.List(fields.Dict())
     catalog_as_of = fields.String()
 

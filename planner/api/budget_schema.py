@@ -54,7 +54,7 @@ def _usd(**kwargs: Any) -> Number:
     return Number(lowest=0, highest=HIGHEST_USD, **kwargs)
 
 
-class LaunchSchema(StrictSchema):
+class BudgetLaunchSchema(StrictSchema):
     """A launch: the rate times ``multiplier`` for some months."""
 
     month = _month(required=True)
@@ -85,7 +85,7 @@ class BudgetWorkloadSchema(PlanSchema):
     ends_month = _month(allow_none=True, load_default=None)
     growth_per_month = _growth(metadata={"description": "Growth of the rate, compound"})
     seasonality = Seasonality(load_default=lambda: list(FLAT))
-    launches = fields.List(fields.Nested(LaunchSchema), load_default=list,
+    launches = fields.List(fields.Nested(BudgetLaunchSchema), load_default=list,
                            metadata={"maxItems": 100})
     tokens_growth_per_month = Number(lowest=-0.5, highest=0.5, load_default=0.0, metadata={
         "description": "Growth of prompt and output tokens per request, compound"})
@@ -102,7 +102,7 @@ class BudgetWorkloadSchema(PlanSchema):
                 "ends_month")
 
 
-class ScenarioSchema(StrictSchema):
+class BudgetChangeSchema(StrictSchema):
     """What a scenario changes; ``base`` must be among them."""
 
     name = Choice(SCENARIOS, required=True)
@@ -111,7 +111,7 @@ class ScenarioSchema(StrictSchema):
     price_multiplier = Number(above=0, highest=100, load_default=1.0)
 
 
-class TermSchema(StrictSchema):
+class BudgetOfferSchema(StrictSchema):
     """A commitment on offer: its discount on the list price, or its price by GPU."""
 
     term_months = Whole(lowest=1, highest=MOST_MONTHS, required=True)
@@ -125,17 +125,17 @@ class TermSchema(StrictSchema):
             raise ValidationError("give discount or usd_per_gpu_hour", "discount")
 
 
-class CommitmentsSchema(StrictSchema):
+class BudgetCommitmentsSchema(StrictSchema):
     """Which commitments may be bought; ``terms`` null: the reserved prices of the catalog."""
 
-    terms = fields.List(fields.Nested(TermSchema), allow_none=True, load_default=None,
+    terms = fields.List(fields.Nested(BudgetOfferSchema), allow_none=True, load_default=None,
                         metadata={"maxItems": 10})
     committed_share = Number(lowest=0, highest=2, load_default=1.0, metadata={
         "description": "Share of the cheapest base that is committed"})
     resale_share = Number(lowest=0, highest=1, load_default=0.0)
 
 
-class ServerSchema(StrictSchema):
+class BudgetServerSchema(StrictSchema):
     """A server that could be bought [USD]."""
 
     gpu = slug_field(required=True)
@@ -145,10 +145,10 @@ class ServerSchema(StrictSchema):
     licence_usd_per_year = _usd(load_default=0.0)
 
 
-class OwnedSchema(StrictSchema):
+class BudgetOwnedSchema(StrictSchema):
     """Servers that could be bought, and GPUs already owned."""
 
-    servers = fields.List(fields.Nested(ServerSchema), load_default=list,
+    servers = fields.List(fields.Nested(BudgetServerSchema), load_default=list,
                           metadata={"maxItems": 50})
     depreciation_months = Whole(lowest=1, highest=240, load_default=48)
     residual_share = Number(lowest=0, highest=1, load_default=0.0)
@@ -156,7 +156,7 @@ class OwnedSchema(StrictSchema):
                         load_default=dict)
 
 
-class EnergySchema(StrictSchema):
+class BudgetEnergySchema(StrictSchema):
     """Power and carbon."""
 
     pue = Number(lowest=1, highest=10, load_default=Energy().pue)
@@ -165,7 +165,7 @@ class EnergySchema(StrictSchema):
     power_utilization = Number(above=0, highest=1, load_default=1.0)
 
 
-class PriceStepSchema(StrictSchema):
+class BudgetPriceStepSchema(StrictSchema):
     """All rental prices times ``multiplier`` from a month on."""
 
     month = _month(required=True)
@@ -177,12 +177,12 @@ class BudgetPricesSchema(StrictSchema):
 
     negotiated_discount = Number(lowest=0, below=1, load_default=0.0)
     change_per_month = Number(lowest=-0.5, highest=0.5, load_default=0.0)
-    steps = fields.List(fields.Nested(PriceStepSchema), load_default=list,
+    steps = fields.List(fields.Nested(BudgetPriceStepSchema), load_default=list,
                         metadata={"maxItems": 60})
     hours_per_month = Number(above=0, highest=744, load_default=730.0)
 
 
-class WhatIfSchema(StrictSchema):
+class BudgetQuestionSchema(StrictSchema):
     """A question: other prices, another GPU for every fleet, or both, from a month on."""
 
     name = Text(longest=100, shortest=1, required=True)
@@ -197,7 +197,7 @@ class WhatIfSchema(StrictSchema):
             raise ValidationError("only goes with gpu", "usd_per_gpu_hour")
 
 
-class ActualSchema(StrictSchema):
+class BudgetActualSchema(StrictSchema):
     """What a month turned out to be; cost in the budget's currency."""
 
     month = _month(required=True)
@@ -238,7 +238,7 @@ class BudgetSchema(StrictSchema):
         "description": "First month; the next calendar month unless given"})
     workloads = fields.List(fields.Nested(BudgetWorkloadSchema), required=True, metadata={
         "minItems": 1, "maxItems": MOST_WORKLOADS})
-    scenarios = fields.List(fields.Nested(ScenarioSchema), metadata={"minItems": 1,
+    scenarios = fields.List(fields.Nested(BudgetChangeSchema), metadata={"minItems": 1,
                                                                      "maxItems": 3})
     headroom = Number(lowest=0, highest=10, load_default=0.0, metadata={
         "description": "Share added to every rate"})
@@ -250,14 +250,14 @@ class BudgetSchema(StrictSchema):
         "description": "Units of the currency for one USD; required unless that is USD"})
     prices = fields.Nested(BudgetPricesSchema,
                            load_default=lambda: BudgetPricesSchema().load({}))
-    commitments = fields.Nested(CommitmentsSchema,
-                                load_default=lambda: CommitmentsSchema().load({}))
-    owned = fields.Nested(OwnedSchema, load_default=lambda: OwnedSchema().load({}))
-    energy = fields.Nested(EnergySchema, load_default=lambda: EnergySchema().load({}))
+    commitments = fields.Nested(BudgetCommitmentsSchema,
+                                load_default=lambda: BudgetCommitmentsSchema().load({}))
+    owned = fields.Nested(BudgetOwnedSchema, load_default=lambda: BudgetOwnedSchema().load({}))
+    energy = fields.Nested(BudgetEnergySchema, load_default=lambda: BudgetEnergySchema().load({}))
     lead_time_days = Whole(lowest=0, highest=3650, load_default=0)
-    what_if = fields.List(fields.Nested(WhatIfSchema), load_default=list,
+    what_if = fields.List(fields.Nested(BudgetQuestionSchema), load_default=list,
                           metadata={"maxItems": 10})
-    actuals = fields.List(fields.Nested(ActualSchema), load_default=list,
+    actuals = fields.List(fields.Nested(BudgetActualSchema), load_default=list,
                           metadata={"maxItems": MOST_MONTHS})
 
     @validates_schema
