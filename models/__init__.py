@@ -1,6 +1,7 @@
 """Database tables only: no Flask, no calculation."""
 
 from models.base import Base
+from models.budget import BudgetRow
 from models.engine import EngineRow
 from models.gpu import GpuRow
 from models.llm import LlmRow
@@ -8,4 +9,5 @@ from models.plan import PlanRow
 from models.price import PriceRow
 from models.workload import WorkloadRow
 
-__all__ = ["Base", "EngineRow", "GpuRow", "LlmRow", "PlanRow", "PriceRow", "WorkloadRow"]
+__all__ = ["Base", "BudgetRow", "EngineRow", "GpuRow", "LlmRow", "PlanRow", "PriceRow",
+           "WorkloadRow"]

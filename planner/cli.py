@@ -189,11 +189,12 @@ def stored_catalog() -> Any:
 def register_commands(app: Flask) -> None:
     """Give an app its commands."""
     from planner.cli_accuracy import accuracy, calibrate  # these need this module's helpers
+    from planner.cli_budget import budget
     from planner.cli_catalog import export, import_file
     from planner.cli_spreadsheets import compare, plan_workbook, template
 
     for command in (export, import_file):
         catalog_cli.add_command(command)
     for command in (catalog_cli, import_model, plan, estimate, accuracy, calibrate, template,
-                    plan_workbook, compare):
+                    plan_workbook, compare, budget):
         app.cli.add_command(command)

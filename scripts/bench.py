@@ -6,6 +6,7 @@ Runs in this process against a fresh SQLite file, so it measures the planner and
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import statistics
@@ -69,10 +70,50 @@ def jobs(api: Api, names: Sequence[str]) -> dict[str, Callable[[], Any]]:
     """What is timed, by name."""
     plans = {f"plan {name}": partial(api.post, "plans", example(name)) for name in names}
     plan_id = api.post("plans", example("chat"))["id"]
-    return {"in process, no advice": in_process(advice=False),
+    months = fifty_teams()
+    budget_id = api.post("budgets", months)["id"]
+    budget_book = partial(api.get, f"budgets/{budget_id}/workbook")
+    return {"budget 60 months x 50": partial(api.post, "budgets", months),
+            "workbook of that budget": budget_book,
+            "the same by openpyxl": partial(write_with_openpyxl, cells_of(budget_book())),
+            "in process, no advice": in_process(advice=False),
             "in process, with advice": in_process(advice=True), **plans,
             "estimate 10,000 steps": partial(api.post, "estimates", many_steps(10_000)),
             "workbook chat": partial(api.get, f"plans/{plan_id}/workbook")}
+
+
+def fifty_teams() -> dict[str, Any]:
+    """A budget of 60 months and 50 workloads on five models, ten to a fleet; all grow."""
+    models = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "mixtral-8x7b-v0.1", "gpt-oss-120b")
+    workloads = [{
+        "name": f"Team {i + 1}", "model": models[i % 5], "gpus": ["h100-sxm-80gb"],
+        "setups": ["chunked"], "slo": {"ttft_ms": 2000, "tpot_ms": 60},
+        "workload": {"requests_per_second": 1 + i % 7, "output_tokens": 150 + 20 * (i % 6),
+                     "prompt_tokens": {"mean": 800 + 100 * (i % 9), "p95": 2500 + 250 * (i % 9)}},
+        "growth_per_month": 0.01 + 0.002 * (i % 10), "starts_month": 1 + i % 4 * 3}
+        for i in range(50)]
+    return {"name": "Fifty teams", "months": 60, "start": "2027-01", "workloads": workloads,
+            "commitments": {"terms": [{"term_months": 12, "discount": 0.3}]}}
+
+
+def cells_of(data: bytes) -> dict[str, list[tuple[Any, ...]]]:
+    """Values and formulas of a workbook by sheet."""
+    from openpyxl import load_workbook
+
+    book = load_workbook(io.BytesIO(data))
+    return {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book}
+
+
+def write_with_openpyxl(sheets: dict[str, list[tuple[Any, ...]]]) -> None:
+    """Write the same cells with openpyxl: no formats, no cached values, no charts."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(io.BytesIO())
 
 
 def in_process(advice: bool) -> Callable[[], Any]:
@@ -130,7 +171,8 @@ def points_per_core_s() -> float:
 
 def main(names: Sequence[str]) -> None:
     """Print one line a job (first run, median, processor time), then operating points a core."""
-    chosen = names or [file.stem for file in sorted(EXAMPLES.glob("*.json"))]
+    chosen = names or [file.stem for file in sorted(EXAMPLES.glob("*.json"))
+                       if file.stem != "budget"]
     with tempfile.TemporaryDirectory() as folder:
         print(f"{'job':<28}{'first':>10}{'median':>10}{'processor':>11}")
         for name, work in jobs(Api(folder), chosen).items():

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from flask import Flask
 
 RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "compare", "estimates",
-             "predictions", "calibrations", "accuracy", "workbooks", "catalog")
+             "predictions", "calibrations", "accuracy", "workbooks", "catalog",
+             "budgets")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
 OPENAPI = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from planner.api.budget_schema import parse_budget
 from planner.api.plan_schema import parse_plan
 from planner.catalog.shipped import shipped_catalog
 from planner.queueing import split_arrival_cv2
@@ -16,7 +17,8 @@ from planner.setups.chunked import Chunked
 from planner.workload import Lengths, empirical
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-FILES = sorted(EXAMPLES.glob("*.json"))
+BUDGETS = [EXAMPLES / "budget.json"]
+FILES = sorted(set(EXAMPLES.glob("*.json")) - set(BUDGETS))
 
 # Azure Public Dataset, AzureLLMInferenceTrace conv and code, 2023 (CC-BY 4.0), computed from the
 # published rows: mean and p99 of prompt and output, peak minute, CV of gaps in that minute.
@@ -43,7 +45,13 @@ def test_api_takes_it(file: Path) -> None:
     assert request.name
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+@pytest.mark.parametrize("file", BUDGETS, ids=lambda f: f.stem)
+def test_api_takes_the_budget(file: Path) -> None:
+    request = parse_budget(json.loads(file.read_text(encoding="utf-8")))
+    assert all(w.name for w in request.workloads)
+
+
+@pytest.mark.parametrize("file", [*FILES, *BUDGETS], ids=lambda f: f.stem)
 def test_is_explained(file: Path) -> None:
     assert f"]({file.name})" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
 

@@ -1,0 +1,1 @@
+"""Budgets over months: demand curves, fleets, commitments, buy or rent. Pure calculation."""
