@@ -133,7 +133,7 @@ def plan(file: Path, workbook: Path | None, as_csv: bool, as_json: bool) -> None
     from planner.api.plan_service import make
     from planner.report import option_rows, print_plan
 
-    made = make(parse_plan(read_document(file), _saved_workload), stored_catalog())
+    made = make(parse_plan(read_document(file), _saved_workload, _trace_workload), stored_catalog())
     if workbook is not None:
         from planner.workbook import write_plan
 
@@ -168,6 +168,12 @@ def _saved_workload(slug: str) -> Any:
     from planner.api.workloads import saved_workload
 
     return saved_workload(slug)
+
+
+def _trace_workload(slug: str) -> Any:
+    from planner.api.traces import trace_workload
+
+    return trace_workload(slug)
 
 
 def stored_catalog() -> Any:

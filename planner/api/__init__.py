@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flask import Flask
 
-RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "compare", "estimates",
-             "predictions", "calibrations", "accuracy", "workbooks", "catalog")
+RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "traces", "plans", "compare",
+             "estimates", "predictions", "calibrations", "accuracy", "workbooks", "catalog")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
 OPENAPI = {
