@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -101,6 +101,16 @@ _BODY = {"required": True, "content": {
                        "name": {"type": "string", "maxLength": 200},
                        "skip_empty": {"type": "string", "enum": ["true", "false"]},
                        "time_unit": {"type": "string", "enum": list(TIME_UNITS)}}}}}}
+_OPTIONS = [
+    {"in": "query", "name": name, "schema": schema, "description": words}
+    for name, schema, words in (
+        ("slug", {"type": "string", "pattern": f"^{SLUG.pattern}$"},
+         "Required for a new trace, unless a form sends a file with a name"),
+        ("name", {"type": "string", "maxLength": 200}, "For people"),
+        ("skip_empty", {"type": "string", "enum": ["true", "false"]},
+         "Leave out rows without a token (requests that failed)"),
+        ("time_unit", {"type": "string", "enum": list(TIME_UNITS)},
+         "Of numeric times; default what the format uses"))]
 
 
 def summary(row: TraceRow) -> dict[str, Any]:
@@ -188,10 +198,10 @@ def _slug_of(filename: str) -> str:
     return slug
 
 
-def _upload(status: int, *problems: int) -> Any:
+def _upload(status: int, *problems: int) -> Callable[[View], View]:
     """Document an operation whose body is a file; the view reads it."""
     def decorate(view: View) -> View:
-        described: View = Blueprint.doc(requestBody=_BODY)(view)
+        described: View = Blueprint.doc(requestBody=_BODY, parameters=_OPTIONS)(view)
         documented: View = blp.response(status, TraceSchema)(described)
         return blp.problems(400, 413, 415, 422, *problems)(documented)
     return decorate
@@ -210,11 +220,6 @@ class Traces(MethodView):
         rows, total, following = page(query, args)
         return respond({"items": [summary(r) for r in rows], "total": total, "next": following})
 
-    @blp.doc(parameters=[
-        {"in": "query", "name": n, "schema": {"type": "string"}, "description": d} for n, d in (
-            ("slug", "Required unless a form sends a file with a name"), ("name", "For people"),
-            ("skip_empty", "true: leave out rows without a token (requests that failed)"),
-            ("time_unit", "s or ms, of numeric times; default what the format uses"))])
     @_upload(201, 409)
     def post(self) -> Response:
         """Store a trace: a row a request, its time, prompt and output tokens.
@@ -234,7 +239,7 @@ class TraceOne(MethodView):
         """Show the statistics of a trace and the workload that a plan takes from it."""
         return traces.read(slug)
 
-    @blp.replaces
+    @ApiBlueprint.replaces
     @_upload(200, 404, 412, 428)
     def put(self, slug: str) -> Response:
         """Replace a trace."""

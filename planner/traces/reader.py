@@ -17,7 +17,7 @@ from planner.errors import InvalidValue
 from planner.traces.columns import FIELDS, MILLISECONDS, Columns, find_columns
 from planner.traces.stream import Readable, ReadLimits, TraceTooLarge, lines
 from planner.traces.trace import Trace, trace_of
-from planner.units import ms_to_s
+from planner.units import MS_PER_S
 
 MAX_TOKENS = 10_000_000
 TIME_UNITS = ("s", "ms")
@@ -162,7 +162,7 @@ class _Reader:
     def arrays(self) -> tuple[Any, Any, Any]:
         """Times [s], prompt and output tokens as NumPy arrays."""
         times = np.asarray(self.times)
-        return (ms_to_s(times) if self.unit == "ms" else times, np.asarray(self.prompts),
+        return (times / MS_PER_S if self.unit == "ms" else times, np.asarray(self.prompts),
                 np.asarray(self.outputs))
 
     def take(self, rows: Iterator[Row]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import zlib
@@ -70,7 +71,7 @@ def test_gzip_members_in_a_row_are_one_file() -> None:
 
 def test_time_units_and_failed_requests() -> None:
     failed = FORMATS["burstgpt"] + "9,,1,GPT-4,300,0,300,API log\n"
-    with pytest.raises(BadTrace, match="row 4 has Response tokens '0'.*skip_empty=true"):
+    with pytest.raises(BadTrace, match=r"row 4 has Response tokens '0'.*skip_empty=true"):
         read(failed)
     trace = read(failed, skip_empty=True)
     assert (len(trace), trace.skipped) == (3, 1)
@@ -160,12 +161,10 @@ def test_a_gzip_bomb_is_not_inflated() -> None:
 @given(st.binary(max_size=300))
 @settings(max_examples=300, deadline=None)
 def test_noise_is_refused(data: bytes) -> None:
-    for start in (b"", HEADER.encode(), b'{"timestamp": 0, "input_length": 1, "output_length": 1}\n',
-                  b"\x1f\x8b"):
-        try:
+    line = b'{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
+    for start in (b"", HEADER.encode(), line, b"\x1f\x8b"):
+        with contextlib.suppress(PlannerError):
             read(start + data)
-        except PlannerError as error:
-            assert error.message
 
 
 rows = st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 10**7), st.integers(1, 10**7)),

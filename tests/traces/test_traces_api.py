@@ -74,7 +74,8 @@ def test_forms(client: FlaskClient) -> None:
     assert answer.status_code == 201, answer.text
     assert (answer.json["slug"], answer.json["name"]) == ("my-trace", "Mine")
     drop(client, "my-trace")
-    assert client.post(PATH, data={"slug": "x"}).json["errors"][0]["pointer"] == "/file"
+    empty = client.post(PATH, data={"slug": "x"}, content_type="multipart/form-data")
+    assert empty.json["errors"][0]["pointer"] == "/file"
     wrong = {"file": (io.BytesIO(b""), "a.csv"), "colour": "red"}
     assert client.post(PATH, data=wrong).json["errors"][0]["pointer"] == "/colour"
 
