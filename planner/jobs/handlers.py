@@ -21,8 +21,9 @@ def work_on_sweep(run: Run) -> list[Base]:
     """Plan the parts that are not there yet, each stored as soon as it is finished."""
     grid = from_json(run.request)
     with Session(run.engine) as session:
-        stored = dict(session.execute(select(SweepPartRow.part, SweepPartRow.cells).where(
-            SweepPartRow.sweep == run.job_id)).tuples().all())
+        query = select(SweepPartRow.part, SweepPartRow.cells).where(
+            SweepPartRow.sweep == run.job_id)
+        stored = {part: cells for part, cells in session.execute(query)}
         catalog = catalog_from_db(session)
     finished = sum(stored.values())
     run.keep(finished / grid.cells)
