@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from flask import Flask
 
 RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "traces", "plans", "compare",
-             "estimates", "sweeps", "jobs", "predictions", "calibrations", "accuracy",
-             "workbooks", "catalog")
+             "estimates", "simulations", "sweeps", "jobs", "predictions", "calibrations",
+             "accuracy", "workbooks", "catalog")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
 OPENAPI = {

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import pickle
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from planner.api.plan_checks import check_plan
@@ -14,25 +12,14 @@ from planner.api.plan_schema import parse_plan
 from planner.api.plan_service import plain
 from planner.catalog.book import Catalog
 from planner.errors import PlannerError
+from planner.jobs.sending import unpack_catalog
 from planner.sweeps.grid import Grid, from_json
 from planner.sweeps.lean import RESULTS, Row, cell_rows, refused_row
 
 
-def pack_catalog(catalog: Catalog) -> bytes:
-    """A catalog to send with a task; a few tens of kilobytes."""
-    return zlib.compress(pickle.dumps(catalog))
-
-
-@lru_cache(maxsize=2)
-def _catalog(data: bytes) -> Catalog:
-    # Only ever what pack_catalog of the same service wrote.
-    catalog: Catalog = pickle.loads(zlib.decompress(data))
-    return catalog
-
-
 def plan_part(catalog: bytes, sweep: Mapping[str, Any], part: int) -> bytes:
     """The rows of a part of a sweep, see :func:`unpack_rows`."""
-    grid, book = from_json(sweep), _catalog(catalog)
+    grid, book = from_json(sweep), unpack_catalog(catalog)
     rows = [values for cell in grid.part(part) for values in _rows_of_cell(grid, cell, book)]
     return pack_rows(rows)
 
