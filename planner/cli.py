@@ -196,10 +196,11 @@ def register_commands(app: Flask) -> None:
     """Give an app its commands."""
     from planner.cli_accuracy import accuracy, calibrate  # these need this module's helpers
     from planner.cli_catalog import export, import_file
+    from planner.cli_jobs import simulate, sweep, work
     from planner.cli_spreadsheets import compare, plan_workbook, template
 
     for command in (export, import_file):
         catalog_cli.add_command(command)
     for command in (catalog_cli, import_model, plan, estimate, accuracy, calibrate, template,
-                    plan_workbook, compare):
+                    plan_workbook, compare, sweep, simulate, work):
         app.cli.add_command(command)
