@@ -137,17 +137,31 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
         return PlanResult(regional, resources, prices, catalog.as_of, options, [], missed)
     pricer = Pricer(catalog, request.pricing)
     regional, ranked, missed = _settled(regional, resources, pricer)
+    found: list[dict[str, Any]] = []
+    if request.verify:
+        ranked, found = _verified(regional, resources, pricer, ranked)
     used = {slug: c for _, fleet in ranked for slug, c in pricer.of_fleet(fleet).items()}
     result = PlanResult(regional, resources, {**prices, **used}, catalog.as_of,
                         [document for document, _ in ranked], [f.sized for _, f in ranked],
-                        missed)
+                        missed, found)
     if not request.advice:
         return result
     if ranked:
-        result.advice = advise(regional, resources, pricer, ranked[0][1])
+        result.advice = found + advise(regional, resources, pricer, ranked[0][1])
     else:
         result.advice = advise_infeasible(regional, resources, pricer)
     return result
+
+
+def _verified(request: PlanRequest, resources: Resources, pricer: Pricer, ranked: list[Ranked]
+              ) -> tuple[list[Ranked], list[dict[str, Any]]]:
+    """The options after the best were simulated, and what that changed."""
+    from planner.verification import verify_best  # late: it loads the simulator
+
+    return verify_best(
+        ranked, request, resources.draft,
+        lambda fleet: option_document(0, fleet, request, pricer.of_fleet(fleet)),
+        lambda document: _order(document, request.objective))
 
 
 def plan_in_short(request: PlanRequest, catalog: Catalog, describe: Describe

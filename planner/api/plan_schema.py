@@ -189,6 +189,8 @@ class PlanSchema(StrictSchema):
     speculative = fields.Nested(SpeculativeSchema, allow_none=True, load_default=None)
     power_cap_w = Number(above=0, highest=1e5, allow_none=True, load_default=None)
     objective = Choice(OBJECTIVES, load_default="cost")
+    verify = Flag(load_default=False, metadata={
+        "description": "Simulate the best options; add replicas until every target holds"})
     advice = Flag(load_default=True, metadata={
         "description": "Whether every lever is planned as well; false answers sooner"})
     measured = fields.Nested(MeasuredSchema, load_default=dict)
@@ -226,6 +228,9 @@ def parse_plan(document: Any, saved: SavedWorkloads | None = None,
 def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None,
             traces: TraceWorkloads | None = None) -> PlanRequest:
     """A plan request from a document that :class:`PlanSchema` has loaded."""
+    if data["verify"] and data["measured"]:
+        raise InvalidDocument([("/verify", "does not go with measured workers, whose step times "
+                                "are not known")])
     stated, slo = _workload_and_slo(data, saved)
     workload, assumed = with_trace(stated, traces)
     read = workload_of(workload, slo)
@@ -244,6 +249,7 @@ def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None,
         power_cap_w=data["power_cap_w"],
         objective=data["objective"],
         advice=data["advice"],
+        verify=data["verify"],
         measured={role: _worker(row) for role, row in data["measured"].items()},
         stated=read.stated,
         assumptions=assumed + read.assumptions,
