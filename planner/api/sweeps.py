@@ -45,8 +45,10 @@ class SweepSchema(StrictSchema):
 
     base = fields.Dict(required=True, metadata={
         "description": "A plan request; fields that the grid gives may be missing"})
-    grid = Map(keys=fields.String(), values=fields.List(fields.Raw(allow_none=True)),
-               required=True, metadata={"description": "Values to try, by dotted field name"})
+    grid = Map(keys=fields.String(), values=fields.Raw(metadata={
+        "oneOf": [{"type": "array", "minItems": 1, "items": {}}, {"const": "*"}]}),
+               required=True, metadata={
+        "description": "Values to try, by dotted field name; for model and gpus \"*\" is all"})
 
 
 class SweepSummarySchema(OpenSchema):

@@ -18,6 +18,7 @@ from planner.errors import ContextTooLong, InvalidValue, PlannerError
 MAX_VALUES = 2000
 """Values of all fields together: each is checked before the sweep starts."""
 MAX_ERRORS = 100
+EVERYTHING = "*"
 PARTS, MAX_PART_CELLS = 200, 50
 """A sweep is worked on in parts: small enough to lose little, large enough to be worth a task."""
 Lookup = Callable[[str], Mapping[str, Any] | None]
@@ -121,6 +122,8 @@ def checked_grid(base: Any, values: Any, catalog: Catalog, most_cells: int,
     InvalidDocument
         With pointers like ``/grid/workload.requests_per_second/2``.
     """
+    if isinstance(values, dict):
+        values = {name: _named(name, entries, catalog) for name, entries in values.items()}
     _check_shape(base, values, most_cells)
     grid = Grid(base, values)
     lookups = _remember(grid.workloads, saved), _remember(grid.traces, traces)
@@ -132,6 +135,18 @@ def checked_grid(base: Any, values: Any, catalog: Catalog, most_cells: int,
     if errors:
         raise InvalidDocument(errors)
     return grid
+
+
+def _named(name: str, entries: Any, catalog: Catalog) -> Any:
+    """The values that ``"*"`` stands for: every model, or every GPU by itself."""
+    if entries != EVERYTHING:
+        return entries
+    if name == "model":
+        return sorted(catalog.llms)
+    if name == "gpus":
+        return [[slug] for slug in sorted(catalog.gpus)]
+    raise InvalidValue(f"{EVERYTHING!r} stands for every model or every GPU; give a list",
+                       f"/grid/{escape(name)}")
 
 
 def _check_shape(base: Any, values: Any, most_cells: int) -> None:

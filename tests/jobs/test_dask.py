@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -32,7 +33,6 @@ class Cluster:
         place = folder / "scheduler.json"
         self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", str(place))
         wait_for(place.exists)
-        import json
 
         self.address = wait_for(lambda: json.loads(place.read_text() or "{}").get("address"))
         for _ in range(2):
@@ -41,10 +41,11 @@ class Cluster:
                 "--local-directory", str(folder)))
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        log = (self.folder / f"{arguments[0]}.log").open("ab")
-        return subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_" + arguments[0], *arguments[1:], *LOCAL],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log)
+        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli.dask_" + arguments[0], *arguments[1:],
+                 *LOCAL], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log,
+                stderr=log)
 
     def stop(self) -> None:
         for process in (*self.workers, self.scheduler):
