@@ -27,14 +27,19 @@ def register_jobs(app: Flask) -> None:
 
 def runner() -> Any:
     """The current app's ``planner.jobs.runner.Runner``."""
-    from planner.jobs.handlers import HANDLERS  # late: it loads the whole planner
     from planner.jobs.runner import Runner
 
     with _lock:
         found = current_app.extensions.get(_KEY)
         if found is None:
-            found = current_app.extensions[_KEY] = Runner(db.engine, HANDLERS, current_app.config)
+            found = current_app.extensions[_KEY] = Runner(db.engine, _handlers, current_app.config)
     return found
+
+
+def _handlers() -> Any:
+    from planner.jobs.handlers import HANDLERS
+
+    return HANDLERS
 
 
 def start_jobs(app: Flask) -> None:

@@ -44,13 +44,14 @@ class Runner:
     Parameters
     ----------
     engine : Engine
-    handlers : mapping
-        By kind of job: takes a :class:`Run`, returns the rows to store when it is done.
+    handlers : callable
+        Gives the handlers by kind of job, which take a :class:`Run` and return the rows to store
+        when it is done; called when there is a first job, since they load the whole planner.
     settings : mapping
         ``PLANNER_EXECUTOR``, ``PLANNER_JOB_PROCESSES``, ``PLANNER_JOB_STALE_S``.
     """
 
-    def __init__(self, engine: Engine, handlers: Mapping[str, Handler],
+    def __init__(self, engine: Engine, handlers: Callable[[], Mapping[str, Handler]],
                  settings: Mapping[str, Any]) -> None:
         self.engine, self.handlers = engine, handlers
         self.enabled = settings["PLANNER_EXECUTOR"] != NONE
@@ -118,7 +119,7 @@ class Runner:
     def _handle(self, run: Run, kind: str) -> None:
         log.info("job_started", job=run.job_id, kind=kind)
         try:
-            finish_run(run, self.handlers[kind])
+            finish_run(run, self.handlers()[kind])
             log.info("job_ended", job=run.job_id, kind=kind)
         except queue.LostJob:
             log.info("job_lost", job=run.job_id, kind=kind)

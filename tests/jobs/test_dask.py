@@ -70,7 +70,7 @@ def test_a_killed_worker_costs_no_cell(cluster: Cluster, tmp_path: Path) -> None
 
         def job() -> Any:
             return client.get(f"/api/v1/jobs/{job_id}").json
-        wait_for(lambda: 0 < job()["progress"], 120)
+        wait_for(lambda: job()["progress"] > 0, 120)
         assert job()["status"] == "running"
         cluster.workers[0].send_signal(signal.SIGKILL)
         found = wait_for(lambda: job() if job()["status"] in ("done", "failed") else None, 180)
