@@ -78,14 +78,14 @@ def fleet_from_option(request: PlanRequest, option: Document, parts: Parts,
     InvalidValue
         When a pool cannot be simulated: measured workers, or a model that does not fit.
     """
+    if request.measured:
+        raise InvalidValue("the plan was made of measured workers, whose step times are not known",
+                           "/plan")
     llm = parts.llm(request.model)
     weights = option["weights"] or llm.native_precision
     kv = option["kv"] or llm.native_kv
     pools, deployments = [], []
     for place, row in enumerate(option["pools"]):
-        if "tensor_parallel" not in row:
-            raise InvalidValue("the plan was made of measured workers, whose step times are not "
-                               "known", "/plan")
         gpu = parts.gpu(row["gpu"], f"/fleet/pools/{place}/gpu")
         layout = Layout(row["tensor_parallel"], row["pipeline_parallel"], row["expert_parallel"],
                         row["data_parallel"])
