@@ -13,7 +13,7 @@ from sqlalchemy import select
 from models import JobRow, SweepPartRow
 from models.job import STATUSES
 from planner.api.background import runner
-from planner.api.blueprint import ApiBlueprint
+from planner.api.blueprint import BASE_PATH, ApiBlueprint
 from planner.api.etags import require_match, respond
 from planner.api.fields import Choice
 from planner.api.paging import PageQuery, page, page_schema
@@ -77,9 +77,8 @@ def _result(row: JobRow) -> str | None:
         has_part = select(SweepPartRow.part).where(SweepPartRow.sweep == row.id).limit(1)
         if row.status != "done" and db.session.scalar(has_part) is None:
             return None
-        return url_for("sweeps.Sweep", sweep_id=row.id)
-    return (url_for("simulations.Simulation", simulation_id=row.id)
-            if row.status == "done" else None)
+        return f"{BASE_PATH}/sweeps/{row.id}"
+    return f"{BASE_PATH}/simulations/{row.id}" if row.status == "done" else None
 
 
 def _time(value: datetime | None) -> str | None:
