@@ -69,9 +69,10 @@ class Verification:
         what = f"option {rank} ({setup})"
         targets = ", ".join(m.upper() for m in self.missed)
         if self.held:
+            more = "one more replica" if sum(self.added) == 1 else (
+                f"{sum(self.added)} more replicas")
             message = (f"The simulation of {what} missed its target of {targets} at "
-                       f"{self.gpus_before} GPUs; with {sum(self.added)} more replicas "
-                       f"({self.fleet.gpus} GPUs) it holds.")
+                       f"{self.gpus_before} GPUs; with {more} ({self.fleet.gpus} GPUs) it holds.")
         else:
             message = (f"The simulation of {what} misses its target of {targets}, and adding "
                        "replicas did not mend it; do not count on this option.")
