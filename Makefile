@@ -83,7 +83,7 @@ load: $(VENV)/.dev
 	@$(PY) -m scripts.load
 
 test-postgres: $(VENV)/.dev
-	@bash scripts/with_postgres.sh $(PY) -m pytest $(PYTEST_ARGS) $(wildcard tests/models tests/api)
+	@bash scripts/with_postgres.sh $(PY) -m pytest $(PYTEST_ARGS) $(wildcard tests/models tests/api tests/traces tests/jobs/test_queue.py)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
