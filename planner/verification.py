@@ -121,7 +121,7 @@ def verify(fleet: Fleet, request: PlanRequest, draft: Llm | None,
 def _simulated(fleet: Fleet, request: PlanRequest, draft: Llm | None, table: RequestTable
                ) -> SimulationResult:
     simulated = fleet_of(fleet, request.workload.slos, speculative=request.speculative,
-                         draft=draft, limits=request.limits)
+                         draft=draft)
     return simulate(simulated, table)
 
 
