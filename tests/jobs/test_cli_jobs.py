@@ -108,7 +108,7 @@ def test_simulate_a_fleet(run: Any, tmp_path: Path) -> None:
 
 
 def test_simulate_a_plan_on_a_trace_of_ones_own(run: Any, tmp_path: Path) -> None:
-    trace = Path(__file__).resolve().parents[2] / "examples" / "traces" / "conversation_demo.csv"
+    trace = Path(__file__).resolve().parents[2] / "examples" / "trace_conversation.csv"
     result = run("simulate", write(tmp_path, PLAN), "--trace", trace, "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
