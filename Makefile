@@ -49,7 +49,7 @@ $(VENV)/.runtime: requirements.txt | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/.dev: requirements.txt requirements-dev.txt | $(PY)
+$(VENV)/.dev: requirements.txt requirements-dask.txt requirements-dev.txt | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
@@ -83,7 +83,7 @@ load: $(VENV)/.dev
 	@$(PY) -m scripts.load
 
 test-postgres: $(VENV)/.dev
-	@bash scripts/with_postgres.sh $(PY) -m pytest $(PYTEST_ARGS) $(wildcard tests/models tests/api)
+	@bash scripts/with_postgres.sh $(PY) -m pytest $(PYTEST_ARGS) $(wildcard tests/models tests/api tests/traces tests/jobs/test_queue.py)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,6 +8,7 @@ from typing import Any
 from flask import Flask
 
 from planner.api import register_api
+from planner.api.background import register_jobs
 from planner.api.observe import register_observation
 from planner.api.problems import register_problems
 from planner.cli import register_commands
@@ -38,6 +39,10 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     migrate.init_app(app, db)
     with app.app_context():
         prepare_sqlite(db.engine, settings["PLANNER_SQLITE_BUSY_MS"])
+    try:
+        register_jobs(app)
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from None
     register_observation(app)
     register_api(app)
     register_problems(app)

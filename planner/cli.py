@@ -133,7 +133,7 @@ def plan(file: Path, workbook: Path | None, as_csv: bool, as_json: bool) -> None
     from planner.api.plan_service import make
     from planner.report import option_rows, print_plan
 
-    made = make(parse_plan(read_document(file), _saved_workload), stored_catalog())
+    made = make(parse_plan(read_document(file), _saved_workload, _trace_workload), stored_catalog())
     if workbook is not None:
         from planner.workbook import write_plan
 
@@ -170,6 +170,12 @@ def _saved_workload(slug: str) -> Any:
     return saved_workload(slug)
 
 
+def _trace_workload(slug: str) -> Any:
+    from planner.api.traces import trace_workload
+
+    return trace_workload(slug)
+
+
 def stored_catalog() -> Any:
     """The stored catalog; the shipped one where nothing was loaded yet."""
     from planner.catalog.shipped import shipped_catalog
@@ -191,10 +197,11 @@ def register_commands(app: Flask) -> None:
     from planner.cli_accuracy import accuracy, calibrate  # these need this module's helpers
     from planner.cli_budget import budget
     from planner.cli_catalog import export, import_file
+    from planner.cli_jobs import simulate, sweep, work
     from planner.cli_spreadsheets import compare, plan_workbook, template
 
     for command in (export, import_file):
         catalog_cli.add_command(command)
     for command in (catalog_cli, import_model, plan, estimate, accuracy, calibrate, template,
-                    plan_workbook, compare, budget):
+                    plan_workbook, compare, budget, sweep, simulate, work):
         app.cli.add_command(command)

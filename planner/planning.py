@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,8 @@ from planner.search import precisions, search
 from planner.sizing import Miss, Resources, Sized
 
 Ranked = tuple[dict[str, Any], Fleet]
+Describe = Callable[[int, Fleet, PlanRequest, dict[str, PriceChoice]], dict[str, Any]]
+"""How an option becomes a document, see :func:`planner.describe.option_document`."""
 USER_ROUNDS, USER_TOLERANCE = 4, 1.01
 """Rounds of the load that users make, and the rise of the rate that is not worth another."""
 
@@ -135,20 +137,52 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
         return PlanResult(regional, resources, prices, catalog.as_of, options, [], missed)
     pricer = Pricer(catalog, request.pricing)
     regional, ranked, missed = _settled(regional, resources, pricer)
+    found: list[dict[str, Any]] = []
+    if request.verify:
+        ranked, found = _verified(regional, resources, pricer, ranked)
     used = {slug: c for _, fleet in ranked for slug, c in pricer.of_fleet(fleet).items()}
     result = PlanResult(regional, resources, {**prices, **used}, catalog.as_of,
                         [document for document, _ in ranked], [f.sized for _, f in ranked],
-                        missed)
+                        missed, found)
     if not request.advice:
         return result
     if ranked:
-        result.advice = advise(regional, resources, pricer, ranked[0][1])
+        result.advice = found + advise(regional, resources, pricer, ranked[0][1])
     else:
         result.advice = advise_infeasible(regional, resources, pricer)
     return result
 
 
-def _settled(request: PlanRequest, resources: Resources, pricer: Pricer
+def _verified(request: PlanRequest, resources: Resources, pricer: Pricer, ranked: list[Ranked]
+              ) -> tuple[list[Ranked], list[dict[str, Any]]]:
+    """The options after the best were simulated, and what that changed."""
+    from planner.verification import verify_best  # late: it loads the simulator
+
+    return verify_best(
+        ranked, request, resources.draft,
+        lambda fleet: option_document(0, fleet, request, pricer.of_fleet(fleet)),
+        lambda document: _order(document, request.objective))
+
+
+def plan_in_short(request: PlanRequest, catalog: Catalog, describe: Describe
+                  ) -> tuple[list[dict[str, Any]], list[Miss]]:
+    """The ranked options of a request as short documents, and what cannot work; no advice.
+
+    Raises
+    ------
+    NotInCatalog
+        When a model, GPU or engine is unknown.
+    """
+    resources, prices = gather(request, catalog)
+    regional = _regional(request)
+    if request.measured:
+        return measured_options(regional, resources, prices)
+    _, ranked, missed = _settled(regional, resources, Pricer(catalog, request.pricing), describe)
+    return [document for document, _ in ranked], missed
+
+
+def _settled(request: PlanRequest, resources: Resources, pricer: Pricer,
+             describe: Describe = option_document
              ) -> tuple[PlanRequest, list[Ranked], list[Miss]]:
     """Rank the options; where users set the load, at the rate that they would then make.
 
@@ -156,7 +190,7 @@ def _settled(request: PlanRequest, resources: Resources, pricer: Pricer
     law). The plan starts from the slowest answer that the targets allow and is made again with
     the answer time of its own winner, which can only raise the rate.
     """
-    ranked, missed = _ranked(request, resources, pricer)
+    ranked, missed = _ranked(request, resources, pricer, describe)
     workload = request.workload
     for _ in range(USER_ROUNDS if workload.users else 0):
         if not ranked or workload.users is None:
@@ -168,15 +202,15 @@ def _settled(request: PlanRequest, resources: Resources, pricer: Pricer
             break
         workload = replace(workload, requests_per_s=rate, mean_requests_per_s=total)
         request = replace(request, workload=workload)
-        ranked, missed = _ranked(request, resources, pricer)
+        ranked, missed = _ranked(request, resources, pricer, describe)
     return request, ranked, missed
 
 
-def _ranked(request: PlanRequest, resources: Resources, pricer: Pricer
+def _ranked(request: PlanRequest, resources: Resources, pricer: Pricer, describe: Describe
             ) -> tuple[list[Ranked], list[Miss]]:
     found = search(request, resources)
     fleets, beyond = _within_limit(request, (c.sized(request) for c in found.choices))
-    return rank(request, fleets, pricer), found.missed + beyond
+    return rank(request, fleets, pricer, describe), found.missed + beyond
 
 
 def _within_limit(request: PlanRequest, sized: Iterable[Sized]) -> tuple[list[Fleet], list[Miss]]:
@@ -219,9 +253,10 @@ def _regional(request: PlanRequest) -> PlanRequest:
                                              mean_requests_per_s=mean))
 
 
-def rank(request: PlanRequest, fleets: Iterable[Fleet], pricer: Pricer) -> list[Ranked]:
+def rank(request: PlanRequest, fleets: Iterable[Fleet], pricer: Pricer,
+         describe: Describe = option_document) -> list[Ranked]:
     """Options as documents with their fleets, best first by the objective."""
-    drafts = [(option_document(0, fleet, request, pricer.of_fleet(fleet)), fleet)
+    drafts = [(describe(0, fleet, request, pricer.of_fleet(fleet)), fleet)
               for fleet in fleets]
     drafts.sort(key=lambda pair: _order(pair[0], request.objective))
     for place, (document, _) in enumerate(drafts, start=1):

@@ -123,6 +123,7 @@ class PlanRequest:
     power_cap_w: float | None = None
     objective: str = "cost"
     advice: bool = True
+    verify: bool = False
     """Whether every lever is planned as well; without, a plan takes a fifth of the time."""
     measured: dict[str, MeasuredWorker] = field(default_factory=dict)
     stated: dict[str, Any] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ class Setting:
     description : str
     allowed : tuple of str
         Values that may be given; empty for any.
+    pattern : str
+        Regular expression that a value must match; empty for any.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Setting:
     default: Any
     description: str
     allowed: tuple[str, ...] = ()
+    pattern: str = ""
 
 
 SETTINGS = (
@@ -41,6 +45,18 @@ SETTINGS = (
     Setting("PLANNER_MAX_BODY_BYTES", int, 5_000_000, "Largest request body [B]; above it 413."),
     Setting("PLANNER_PAGE_LIMIT", int, 100, "Items of a list when the request gives no limit."),
     Setting("PLANNER_PAGE_LIMIT_MAX", int, 1000, "Largest limit that a list accepts."),
+    Setting("PLANNER_MAX_TRACE_BYTES", int, 200_000_000,
+            "Largest trace [B], as sent and again as text after decompression; above it 413."),
+    Setting("PLANNER_MAX_TRACE_ROWS", int, 1_000_000, "Most rows of a trace; above it 413."),
+    Setting("PLANNER_MAX_SWEEP_CELLS", int, 100_000, "Most cells of a sweep; above it 422."),
+    Setting("PLANNER_EXECUTOR", str, "processes",
+            "Who computes jobs: processes of the service's own, a Dask cluster "
+            "(dask://scheduler:8786), or none (this process only queues them).",
+            pattern=r"processes|none|dask://.+:[0-9]+"),
+    Setting("PLANNER_JOB_PROCESSES", int, 0,
+            "Processes of the executor processes; 0 is one per core."),
+    Setting("PLANNER_JOB_STALE_S", float, 30.0,
+            "A running job without a sign of life for so long [s] is taken over."),
     Setting("PLANNER_SQLITE_BUSY_MS", int, 10_000,
             "How long a SQLite writer waits for another one [ms]."),
     Setting("PLANNER_LOG_LEVEL", str, "info", "Least severe log line written.",
@@ -77,6 +93,9 @@ def _read(setting: Setting, environ: Mapping[str, str]) -> Any:
     if setting.allowed and text not in setting.allowed:
         words = ", ".join(setting.allowed)
         raise ValueError(f"{setting.name} must be one of {words}; got {text!r}")
+    if setting.pattern and not re.fullmatch(setting.pattern, text):
+        raise ValueError(f"{setting.name} must be {setting.description[0].lower()}"
+                         f"{setting.description[1:]} Got {text!r}")
     try:
         return setting.kind(text)
     except ValueError:

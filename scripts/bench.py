@@ -127,6 +127,40 @@ def in_process(advice: bool) -> Callable[[], Any]:
     return partial(make_plan, request, shipped_catalog())
 
 
+def sweep_cells_per_s(cells: int = 300) -> tuple[float, float, int]:
+    """Cells planned per second by one process and by all, and the cells of the whole catalog.
+
+    A sample of every model on every GPU with three set-ups each, planned as a job does it.
+    """
+    import random
+    from concurrent.futures import wait
+
+    from planner.catalog.shipped import shipped_catalog
+    from planner.jobs.executors import Processes
+    from planner.jobs.sending import pack_catalog
+    from planner.sweeps.grid import Grid, checked_grid
+    from planner.sweeps.tasks import plan_cell, plan_part
+
+    catalog = shipped_catalog()
+    asked = json.loads((EXAMPLES / "sweeps" / "catalog.json").read_text(encoding="utf-8"))
+    whole = checked_grid(asked["base"], asked["grid"], catalog, 10**6)
+    sample = random.Random(0).sample(range(whole.cells), 40)
+    plan_cell(whole, whole.combination(0), catalog)
+    start = time.process_time()
+    for cell in sample:
+        plan_cell(whole, whole.combination(cell), catalog)
+    alone = len(sample) / (time.process_time() - start)
+    models = random.Random(0).sample(whole.values["model"], max(cells // 20, 1))
+    grid = Grid(whole.base, {"model": models, "gpus": whole.values["gpus"][::2][:20]})
+    executor, book = Processes(), pack_catalog(catalog)
+    wait([executor.submit(plan_part, book, grid.to_json(), 0) for _ in range(executor.workers)])
+    start = time.perf_counter()
+    wait([executor.submit(plan_part, book, grid.to_json(), p) for p in range(grid.parts)])
+    together = grid.cells / (time.perf_counter() - start)
+    executor.stop()
+    return alone, together, whole.cells
+
+
 def timed(work: Callable[[], Any]) -> tuple[float, float, float]:
     """First and median time, and median processor time [s], of up to ``REPEATS`` runs.
 
@@ -180,6 +214,9 @@ def main(names: Sequence[str]) -> None:
             print(f"{name:<28}{first * 1e3:>7.0f} ms{median * 1e3:>7.0f} ms{busy * 1e3:>8.0f} ms",
                   flush=True)
     print(f"{points_per_core_s():,.0f} operating points per second and core")
+    alone, together, cells = sweep_cells_per_s()
+    print(f"sweep of the catalog, 3 set-ups a cell: {alone:,.1f} cells per second of one core, "
+          f"{together:,.1f} by all processes; {cells:,} cells in {cells / together:,.0f} s")
 
 
 if __name__ == "__main__":

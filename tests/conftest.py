@@ -30,7 +30,8 @@ def database_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def app(database_url: str) -> Iterator[Flask]:
-    app = create_app({"DATABASE_URL": database_url, "PLANNER_LOG_LEVEL": "error"})
+    app = create_app({"DATABASE_URL": database_url, "PLANNER_LOG_LEVEL": "error",
+                      "PLANNER_EXECUTOR": "none"})
     with app.app_context():
         if "TEST_DATABASE_URL" in os.environ:
             downgrade(revision="base")
@@ -52,7 +53,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     import schemathesis  # imported late: few tests need it and it is slow to load
 
     url = f"sqlite:///{tmp_path_factory.mktemp('spec')}/spec.sqlite3"
-    app = create_app({"DATABASE_URL": url, "PLANNER_LOG_LEVEL": "error"})
+    app = create_app({"DATABASE_URL": url, "PLANNER_LOG_LEVEL": "error",
+                      "PLANNER_EXECUTOR": "none"})
     with app.app_context():
         upgrade()
         load_catalog(db.session)

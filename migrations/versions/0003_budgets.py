@@ -1,15 +1,15 @@
 """budgets
 
-Revision: 0003_budgets
-After: 0001
+Revision: 0003
+After: 0002
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 
-revision = '0003_budgets'
-down_revision = '0001'
+revision = '0003'
+down_revision = '0002'
 branch_labels = None
 depends_on = None
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flask import Flask
 
-RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "plans", "compare", "estimates",
-             "predictions", "calibrations", "accuracy", "workbooks", "catalog",
-             "budgets")
+RESOURCES = ("gpus", "models", "prices", "engines", "workloads", "traces", "plans", "compare",
+             "estimates", "simulations", "sweeps", "jobs", "predictions", "calibrations",
+             "accuracy", "workbooks", "catalog", "budgets")
 """Modules of this package with a ``blp``, in the order of the documentation."""
 
 OPENAPI = {

@@ -134,6 +134,11 @@ class ApiBlueprint(Blueprint):  # type: ignore[misc]
         return _compose(self.response(204), self.problems(*problems), _mark(_WRITE_HEADER))
 
     @staticmethod
+    def replaces(view: View) -> View:
+        """Document the ``If-Match`` that a write with a body of its own kind needs."""
+        return _mark(_WRITE_HEADER)(view)
+
+    @staticmethod
     def _prepare_header_doc(doc: dict[str, Any], doc_info: dict[str, Any], **_: Any
                             ) -> dict[str, Any]:
         for header in doc_info.get("headers", []):

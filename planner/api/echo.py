@@ -31,6 +31,7 @@ def echo(request: PlanRequest) -> dict[str, Any]:
         "power_cap_w": request.power_cap_w,
         "objective": request.objective,
         "advice": request.advice,
+        "verify": request.verify,
         "measured": {role: _measured(w) for role, w in request.measured.items()},
     }
 

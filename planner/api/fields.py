@@ -218,6 +218,16 @@ class QueryWhole(Whole):
         return super()._deserialize(int(value), attr, data, **kwargs)
 
 
+class QueryFlag(Flag):
+    """``true`` or ``false`` in a query string or a form."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
+        words = {"true": True, "1": True, "false": False, "0": False}
+        if not isinstance(value, str) or value.lower() not in words:
+            raise ValidationError(f"must be true or false, not {shown(value)}")
+        return words[value.lower()]
+
+
 def shown(value: Any) -> str:
     """A short, safe form of a refused value for a message."""
     if isinstance(value, str):

@@ -20,7 +20,13 @@ from planner.api.fields import (
     slug_field,
 )
 from planner.api.validation import InvalidDocument, StrictSchema, load_document, pointers
-from planner.api.workload_schema import SloSchema, WorkloadSchema, workload_of
+from planner.api.workload_schema import (
+    SloSchema,
+    TraceWorkloads,
+    WorkloadSchema,
+    with_trace,
+    workload_of,
+)
 from planner.errors import NotInCatalog
 from planner.precision import KV_PRECISIONS, WEIGHT_PRECISIONS
 from planner.requests import (
@@ -183,12 +189,15 @@ class PlanSchema(StrictSchema):
     speculative = fields.Nested(SpeculativeSchema, allow_none=True, load_default=None)
     power_cap_w = Number(above=0, highest=1e5, allow_none=True, load_default=None)
     objective = Choice(OBJECTIVES, load_default="cost")
+    verify = Flag(load_default=False, metadata={
+        "description": "Simulate the best options; add replicas until every target holds"})
     advice = Flag(load_default=True, metadata={
         "description": "Whether every lever is planned as well; false answers sooner"})
     measured = fields.Nested(MeasuredSchema, load_default=dict)
 
 
-def parse_plan(document: Any, saved: SavedWorkloads | None = None) -> PlanRequest:
+def parse_plan(document: Any, saved: SavedWorkloads | None = None,
+               traces: TraceWorkloads | None = None) -> PlanRequest:
     """Read a plan request.
 
     Parameters
@@ -197,13 +206,15 @@ def parse_plan(document: Any, saved: SavedWorkloads | None = None) -> PlanReques
         The body of ``POST /plans``.
     saved : callable, optional
         Looks a saved workload up: slug to ``{"workload", "slo"}`` or None.
+    traces : callable, optional
+        Looks a trace up: slug to the workload at its peak, or None.
 
     Raises
     ------
     InvalidDocument
         With a JSON pointer for every field at fault.
     NotInCatalog
-        When no workload of that slug is saved.
+        When no workload or trace of that slug is stored.
 
     Examples
     --------
@@ -211,12 +222,17 @@ def parse_plan(document: Any, saved: SavedWorkloads | None = None) -> PlanReques
     ...     "requests_per_second": 2, "prompt_tokens": 1000, "output_tokens": 200}}).gpus[0]
     'h100-sxm-80gb'
     """
-    return plan_of(load_document(PlanSchema(), document), saved)
+    return plan_of(load_document(PlanSchema(), document), saved, traces)
 
 
-def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None) -> PlanRequest:
+def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None,
+            traces: TraceWorkloads | None = None) -> PlanRequest:
     """A plan request from a document that :class:`PlanSchema` has loaded."""
-    workload, slo = _workload_and_slo(data, saved)
+    if data["verify"] and data["measured"]:
+        raise InvalidDocument([("/verify", "does not go with measured workers, whose step times "
+                                "are not known")])
+    stated, slo = _workload_and_slo(data, saved)
+    workload, assumed = with_trace(stated, traces)
     read = workload_of(workload, slo)
     return PlanRequest(
         model=data["model"],
@@ -233,9 +249,10 @@ def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None) -> Pla
         power_cap_w=data["power_cap_w"],
         objective=data["objective"],
         advice=data["advice"],
+        verify=data["verify"],
         measured={role: _worker(row) for role, row in data["measured"].items()},
         stated=read.stated,
-        assumptions=read.assumptions,
+        assumptions=assumed + read.assumptions,
     )
 
 

@@ -19,6 +19,7 @@ from planner.api.plan_answer import PlanAnswerSchema, PlanSummarySchema, PointsS
 from planner.api.plan_schema import PlanSchema, plan_of
 from planner.api.plan_service import document_of, make, row_of, select_points, unpack
 from planner.api.problems import Problem
+from planner.api.traces import trace_workload
 from planner.api.validation import StrictSchema
 from planner.api.workloads import saved_workload
 from planner.catalog.store import catalog_from_db
@@ -93,7 +94,7 @@ class Plans(MethodView):
     @blp.create(PlanSchema, PlanAnswerSchema, example=EXAMPLE)
     def post(self, data: dict[str, Any]) -> Response:
         """Plan a fleet and store the plan with the catalog rows it used."""
-        plan = make(plan_of(data, saved_workload), catalog_from_db(db.session))
+        plan = make(plan_of(data, saved_workload, trace_workload), catalog_from_db(db.session))
         db.session.add(row_of(plan))
         db.session.commit()
         return respond(plan.document, 201, url_for("plans.Plan", plan_id=plan.document["id"]))

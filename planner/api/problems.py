@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from planner.api.validation import InvalidDocument
 from planner.errors import PlannerError
+from planner.traces.stream import TraceTooLarge
 
 CONTENT_TYPE = "application/problem+json"
 TYPE_PREFIX = "/api/v1/problems#"
@@ -121,6 +122,13 @@ def _from_operational(error: OperationalError) -> Response:
                             headers={"Retry-After": "5"})
 
 
+def _from_trace_too_large(error: TraceTooLarge) -> Response:
+    message = (f"{error.message}; the settings PLANNER_MAX_TRACE_ROWS and PLANNER_MAX_TRACE_BYTES "
+               "allow more")
+    return problem_response(413, error.code, error.title, message,
+                            [{"pointer": "", "message": message}])
+
+
 def _from_anything(error: Exception) -> Response:
     log.error("unhandled_error", exc_info=error)
     return problem_response(500, "internal-error", "Internal Server Error",
@@ -130,6 +138,7 @@ def _from_anything(error: Exception) -> Response:
 def register_problems(app: Flask) -> None:
     """Turn every exception of an app into a problem."""
     app.register_error_handler(PlannerError, _from_planner)
+    app.register_error_handler(TraceTooLarge, _from_trace_too_large)
     app.register_error_handler(Problem, _from_problem)
     app.register_error_handler(RequestEntityTooLarge, _from_too_large)
     app.register_error_handler(HTTPException, _from_http)

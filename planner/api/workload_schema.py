@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from marshmallow import ValidationError, validates_schema
+from marshmallow import ValidationError, post_load, validates_schema
 
-from planner.api.fields import Number
+from planner.api.fields import Number, slug_field
 from planner.api.lengths import LengthField, lengths_of
 from planner.api.validation import InvalidDocument, StrictSchema
+from planner.errors import NotInCatalog
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, ms_to_s
 from planner.workload import Slo, Workload
 
@@ -19,6 +20,8 @@ DEFAULT_PERCENTILE = 90.0
 _RATES = {"requests_per_second": None, "requests_per_day": "peak_hour_share",
           "concurrent_users": "think_time_s"}
 _HIGHEST = 1e9
+TraceWorkloads = Callable[[str], Mapping[str, Any] | None]
+"""Looks a trace up: slug to the workload at its peak, or None."""
 
 
 def _limit() -> Number:
@@ -53,7 +56,11 @@ class SloSchema(StrictSchema):
 
 
 class WorkloadSchema(StrictSchema):
-    """What arrives in the peak hour; the rate in exactly one of three ways."""
+    """What arrives in the peak hour; the rate in exactly one of three ways, or a trace.
+
+    A trace gives the rate of its busiest minute, the lengths and the burstiness, each unless it
+    is given.
+    """
 
     requests_per_second = Number(above=0, highest=_HIGHEST)
     requests_per_day = Number(above=0, highest=_HIGHEST * 1e5)
@@ -62,9 +69,11 @@ class WorkloadSchema(StrictSchema):
     concurrent_users = Number(above=0, highest=_HIGHEST)
     think_time_s = Number(lowest=0, highest=1e7, metadata={
         "description": "Mean pause [s] between an answer and the user's next request"})
-    prompt_tokens = LengthField(required=True)
-    output_tokens = LengthField(required=True)
-    arrival_cv = Number(lowest=0, highest=100, load_default=1.0, metadata={
+    trace = slug_field(metadata={"description": "A stored trace: rate, lengths, burstiness"})
+    prompt_tokens = LengthField()
+    output_tokens = LengthField()
+    arrival_cv = Number(lowest=0, highest=100, metadata={
+        "default": 1.0,
         "description": "Coefficient of variation of the gaps between arrivals; 1 = Poisson"})
     prefix_cache_hit_rate = Number(lowest=0, below=1, load_default=0.0)
 
@@ -79,11 +88,26 @@ class WorkloadSchema(StrictSchema):
             if partner and partner in data and name not in data:
                 raise ValidationError(f"only goes with {name}", partner)
 
+    @validates_schema(pass_original=True, skip_on_field_errors=False)
+    def _lengths(self, data: dict[str, Any], original: Any, **_: Any) -> None:
+        missing = {n: ["is required"] for n in ("prompt_tokens", "output_tokens")
+                   if n not in original and "trace" not in original}
+        if missing:
+            raise ValidationError(missing)
+
     @validates_schema
     def _some_rate(self, data: dict[str, Any], **_: Any) -> None:
-        if not any(name in data for name in _RATES):
+        if "trace" not in data and not any(name in data for name in _RATES):
             raise ValidationError("is required (or requests_per_day with peak_hour_share, or "
-                                  "concurrent_users with think_time_s)", "requests_per_second")
+                                  "concurrent_users with think_time_s, or a trace)",
+                                  "requests_per_second")
+
+    @post_load
+    def _poisson(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Without a trace arrivals are Poisson unless said otherwise."""
+        if "trace" not in data:
+            data.setdefault("arrival_cv", 1.0)
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +117,33 @@ class ReadWorkload:
     workload: Workload
     stated: dict[str, Any]
     assumptions: tuple[dict[str, Any], ...]
+
+
+def with_trace(data: Mapping[str, Any], traces: TraceWorkloads | None
+               ) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """A checked workload with what its trace says, and what that assumes.
+
+    Fields that are given win, so a workload that was completed once needs its trace no more.
+
+    Raises
+    ------
+    NotInCatalog
+        When no trace of that slug is stored.
+    """
+    slug = data.get("trace")
+    rates = [name for name in _RATES if name in data]
+    wanted = ["prompt_tokens", "output_tokens", "arrival_cv"]
+    wanted += [] if rates else ["requests_per_second"]
+    missing = [name for name in wanted if name not in data]
+    if slug is None or not missing:
+        return dict(data), ()
+    found = traces(slug) if traces else None
+    if found is None:
+        raise NotInCatalog(f"no trace {slug!r} is stored", "/workload/trace")
+    assumed = tuple(_assumed(name, found[name], unit, f"{how} of trace {slug}") for name, unit, how
+                    in (("requests_per_second", "1/s", "busiest minute"),
+                        ("arrival_cv", "", "gaps in the busiest minute")) if name in missing)
+    return {**data, **{name: found[name] for name in missing}}, assumed
 
 
 def slos_of(slo: Mapping[str, Any]) -> tuple[Slo, ...]:

@@ -110,7 +110,7 @@ BAD = [
     ("workload/requests_per_day", 100, "/workload/requests_per_day"),
     ("workload/peak_hour_share", 0.1, "/workload/peak_hour_share"),
     ("workload/think_time_s", 1, "/workload/think_time_s"),
-    ("workload/trace", "mine", "/workload/trace"),
+    ("workload/trace", "My trace", "/workload/trace"),
     ("workload/prompt_tokens", ..., "/workload/prompt_tokens"),
     ("workload/prompt_tokens", 0, "/workload/prompt_tokens"),
     ("workload/prompt_tokens", 1.5, "/workload/prompt_tokens"),

@@ -20,7 +20,10 @@ from schemathesis.specs.openapi.checks import (
 
 PATHS = {"/gpus", "/gpus/{slug}", "/models", "/models/{slug}", "/prices", "/prices/{id}",
          "/engines", "/engines/{slug}", "/workloads", "/workloads/{slug}", "/plans",
-         "/plans/{plan_id}", "/plans/{plan_id}/points", "/plans/{plan_id}/workbook", "/estimates"}
+         "/plans/{plan_id}", "/plans/{plan_id}/points", "/plans/{plan_id}/workbook", "/estimates",
+         "/traces", "/traces/{slug}", "/traces/{slug}/requests", "/jobs", "/jobs/{job_id}",
+         "/sweeps", "/sweeps/{sweep_id}", "/simulations", "/simulations/{simulation_id}",
+         "/simulations/{simulation_id}/requests"}
 FILES = {"/workbooks", "/workbooks/template", "/catalog", "/catalog/{table}", "/plans/compare",
          "/plans/compare/workbook"}
 
@@ -69,8 +72,15 @@ def test_the_documentation_works_offline(client: FlaskClient) -> None:
 OPERATIONS = [
     *((path, method) for name in ("gpus", "models", "prices", "engines", "workloads")
       for path, method in [(f"/{name}", "GET"), (f"/{name}", "POST")]),
-    *((path, method) for path in sorted(PATHS) if "{" in path and "plan" not in path
-      for method in ("GET", "PUT", "DELETE")),
+    *((f"/{name}/{{{key}}}", method) for name, key in (
+        ("gpus", "slug"), ("models", "slug"), ("prices", "id"), ("engines", "slug"),
+        ("workloads", "slug")) for method in ("GET", "PUT", "DELETE")),
+    *((f"/{name}", method) for name in ("sweeps", "simulations") for method in ("GET", "POST")),
+    *((f"/{name}/{{{key}}}", method) for name, key in (
+        ("traces", "slug"), ("jobs", "job_id"), ("sweeps", "sweep_id"),
+        ("simulations", "simulation_id")) for method in ("GET", "DELETE")),
+    ("/traces", "GET"), ("/traces/{slug}/requests", "GET"), ("/jobs", "GET"),
+    ("/simulations/{simulation_id}/requests", "GET"),
     ("/plans", "GET"), ("/plans", "POST"), ("/plans/{plan_id}", "GET"),
     ("/plans/{plan_id}", "DELETE"), ("/plans/{plan_id}/points", "GET"),
     ("/plans/{plan_id}/workbook", "GET"), ("/estimates", "POST"),

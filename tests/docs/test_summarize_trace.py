@@ -9,6 +9,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from planner.traces import statistics as described
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "summarize_trace.py"
 
 
@@ -34,7 +36,7 @@ def trace_file(tmp_path: Path) -> Path:
 
 
 def test_statistics(script: ModuleType, trace_file: Path) -> None:
-    stats = script.statistics(script.read_trace(trace_file), 60.0)
+    stats = described.statistics(script.load_trace(trace_file, False), 60.0)
     assert stats["requests"] == 300
     assert stats["requests_per_second_peak"] == 3.0
     assert stats["requests_per_second_mean"] == pytest.approx(300 / (120 + 179 / 3), rel=1e-3)
@@ -48,14 +50,14 @@ def test_peak_is_measured_inside_its_minute(script: ModuleType) -> None:
     rng = np.random.default_rng(1)
     quiet, busy = np.arange(0.0, 60.0, 2.0), 60.0 + np.sort(rng.uniform(0, 60, 1200))
     arrived = np.concatenate([quiet, busy])
-    assert script.gap_cv(script.peak_window(arrived, 60.0)) == pytest.approx(1.0, abs=0.1)
-    assert script.dispersion(busy, 60.0) == pytest.approx(1.0, abs=0.4)
-    assert script.gap_cv(arrived) > 1.5
+    assert described.gap_cv(described.peak_window(arrived, 60.0)) == pytest.approx(1.0, abs=0.1)
+    assert described.dispersion(busy, 60.0) == pytest.approx(1.0, abs=0.4)
+    assert described.gap_cv(arrived) > 1.5
 
 
 def test_points_keep_mean_and_percentiles(script: ModuleType) -> None:
     tokens = np.round(np.random.default_rng(2).lognormal(6.0, 1.0, 20_000)) + 1
-    points = script.length_points(tokens)
+    points = described.length_points(tokens)
     values, shares = (np.array([p[k] for p in points]) for k in ("tokens", "share"))
     assert len(points) <= 40
     assert shares.sum() == pytest.approx(1.0, abs=1e-9)
@@ -65,7 +67,7 @@ def test_points_keep_mean_and_percentiles(script: ModuleType) -> None:
 
 
 def test_a_handful_of_requests_is_enough(script: ModuleType) -> None:
-    points = script.length_points(np.array([5.0, 5.0, 9.0]))
+    points = described.length_points(np.array([5.0, 5.0, 9.0]))
     assert points == [{"tokens": 5, "share": pytest.approx(2 / 3, abs=1e-6)},
                       {"tokens": 9, "share": pytest.approx(1 / 3, abs=1e-6)}]
 
@@ -95,7 +97,7 @@ def test_published_columns_and_dates(script: ModuleType, tmp_path: Path) -> None
                     "2023-11-16 18:17:03.9799600,4808,10\n"
                     "2023-11-16 18:17:04.0319600,3180,8\n"
                     "2023-11-16 18:17:05.9799600,110,27\n")
-    trace = script.read_trace(file)
+    trace = script.load_trace(file, False)
     assert trace.arrived_at_s.tolist() == pytest.approx([0.0, 0.052, 2.0])
     assert trace.output_tokens.tolist() == [10, 8, 27]
 
@@ -103,7 +105,7 @@ def test_published_columns_and_dates(script: ModuleType, tmp_path: Path) -> None
 @pytest.mark.parametrize(("text", "message"), [
     ("timestamp,prompt_tokens\n1,2\n", "no column 'output_tokens'"),
     ("timestamp,prompt_tokens,output_tokens\n1,2,3\n", "at least three requests"),
-    ("timestamp,prompt_tokens,output_tokens\n1,2,3\n2,0,3\n3,1,1\n", "at least one token"),
+    ("timestamp,prompt_tokens,output_tokens\n1,2,3\n2,0,3\n3,1,1\n", "row 2 has prompt_tokens '0'"),
 ])
 def test_bad_traces_are_refused(script: ModuleType, tmp_path: Path, text: str, message: str,
                                 capsys: pytest.CaptureFixture[str]) -> None:

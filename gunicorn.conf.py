@@ -1,0 +1,20 @@
+"""Read by gunicorn when it is started in this folder: every worker takes up jobs at once.
+
+Without it a worker starts to do so with the first request about a job.
+"""
+
+
+def post_worker_init(worker):
+    """Work on jobs, those that an earlier process left behind included."""
+    from planner.api.background import start_jobs
+
+    start_jobs(worker.app.callable)
+
+
+def worker_exit(server, worker):
+    """Put the job at hand back, so that another worker takes it up without waiting."""
+    from planner.api.background import stop_jobs
+
+    app = getattr(worker.app, "callable", None)
+    if app is not None:
+        stop_jobs(app)

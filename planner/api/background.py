@@ -1,0 +1,55 @@
+"""The runner of jobs of an app: made when first needed, started where the app is served."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from flask import Flask, current_app
+
+from planner.extensions import db
+from planner.jobs.executors import make_executor
+
+_KEY = "planner-jobs"
+_lock = threading.Lock()
+
+
+def register_jobs(app: Flask) -> None:
+    """Check the settings of an app's jobs.
+
+    Raises
+    ------
+    ValueError
+        When the executor needs what is not installed.
+    """
+    make_executor(app.config["PLANNER_EXECUTOR"], app.config["PLANNER_JOB_PROCESSES"])
+
+
+def runner() -> Any:
+    """The current app's ``planner.jobs.runner.Runner``."""
+    from planner.jobs.runner import Runner
+
+    with _lock:
+        found = current_app.extensions.get(_KEY)
+        if found is None:
+            found = current_app.extensions[_KEY] = Runner(db.engine, _handlers, current_app.config)
+    return found
+
+
+def _handlers() -> Any:
+    from planner.jobs.handlers import HANDLERS
+
+    return HANDLERS
+
+
+def start_jobs(app: Flask) -> None:
+    """Work on jobs in this process from now on; a server calls it in each of its workers."""
+    with app.app_context():
+        runner().start()
+
+
+def stop_jobs(app: Flask) -> None:
+    """Put the job at hand back and end; a server calls it before a worker ends."""
+    found = app.extensions.get(_KEY)
+    if found is not None:
+        found.stop()

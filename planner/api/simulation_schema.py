@@ -1,0 +1,185 @@
+"""What ``/simulations`` takes and answers. No Flask here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import Schema, ValidationError, fields, validates_schema
+
+from planner.api.fields import Choice, Flag, Number, Text, Whole, name_field, slug_field
+from planner.api.plan_answer import OpenSchema, PercentilesSchema
+from planner.api.plan_schema import FIDELITIES, LayoutSchema, SpeculativeSchema, WorkloadField
+from planner.api.validation import StrictSchema
+from planner.api.workload_schema import SloSchema
+from planner.precision import KV_PRECISIONS, WEIGHT_PRECISIONS
+from planner.requests import SETUPS
+
+ROUTERS = ("random", "round_robin", "least_loaded", "power_of_two")
+MAX_REQUESTS = 1_000_000
+ROLES = ("serve", "prefill", "decode")
+
+
+class FleetPoolSchema(LayoutSchema):
+    """Replicas that are alike."""
+
+    role = Choice(ROLES, metadata={"description": "Default: serve; with two pools prefill, decode"})
+    gpu = slug_field(required=True)
+    replicas = Whole(lowest=1, highest=10_000, required=True)
+    batch_size = Whole(lowest=1, highest=1_000_000, allow_none=True, load_default=None, metadata={
+        "description": "Most running sequences; of a prefill pool: prompts in one pass"})
+    token_budget = Whole(lowest=1, highest=10_000_000, allow_none=True, load_default=None)
+
+
+class FleetSchema(StrictSchema):
+    """A fleet by hand: one pool that serves, or a prefill and a decode pool."""
+
+    model = name_field(required=True)
+    setup = Choice(SETUPS, required=True)
+    weights = Choice(WEIGHT_PRECISIONS, allow_none=True, load_default=None)
+    kv = Choice(KV_PRECISIONS, allow_none=True, load_default=None)
+    engine = Text(longest=100, shortest=1, load_default="vllm")
+    fidelity = Choice(FIDELITIES, load_default="operator")
+    memory_utilization = Number(above=0, highest=1, allow_none=True, load_default=None)
+    speculative = fields.Nested(SpeculativeSchema, allow_none=True, load_default=None)
+    power_cap_w = Number(above=0, highest=1e5, allow_none=True, load_default=None)
+    pools = fields.List(fields.Nested(FleetPoolSchema), required=True,
+                        metadata={"minItems": 1, "maxItems": 2})
+
+    @validates_schema
+    def roles(self, data: dict[str, Any], **_: Any) -> None:
+        """The pools are those that the setup has, in their order."""
+        wanted = ["prefill", "decode"] if data["setup"] == "disaggregated" else ["serve"]
+        roles = [pool.get("role", role) for pool, role in
+                 zip(data["pools"], [*wanted, None, None], strict=False)]
+        if roles != wanted:
+            raise ValidationError(f"{data['setup']} has these pools, in this order: "
+                                  f"{', '.join(wanted)}", "pools")
+
+
+class ArrivalsSchema(StrictSchema):
+    """Another arrival process than the workload's gaps."""
+
+    pattern = Choice(("on_off", "diurnal"), required=True)
+    on_s = Number(above=0, highest=1e7, metadata={"description": "Mean length [s] of a burst"})
+    off_s = Number(above=0, highest=1e7, metadata={"description": "Mean length [s] of a pause"})
+    profile = fields.List(Number(lowest=0, highest=1e9), metadata={
+        "minItems": 1, "maxItems": 1440,
+        "description": "Relative rate in equal parts of the day"})
+    day_s = Number(above=0, highest=1e7, load_default=86400.0)
+
+    @validates_schema
+    def complete(self, data: dict[str, Any], **_: Any) -> None:
+        """Each pattern has its own fields."""
+        needed = ("on_s", "off_s") if data["pattern"] == "on_off" else ("profile",)
+        missing = {name: ["is required"] for name in needed if name not in data}
+        if missing:
+            raise ValidationError(missing)
+        profile = data.get("profile")
+        if profile is not None and not (1 <= len(profile) <= 1440 and sum(profile) > 0):
+            raise ValidationError("must have 1 to 1440 rates that are not all 0", "profile")
+
+
+class FailureSchema(StrictSchema):
+    """A replica that is down for a while; its requests start again elsewhere."""
+
+    at_s = Number(lowest=0, highest=1e9, required=True)
+    duration_s = Number(above=0, highest=1e9, required=True)
+    pool = Whole(lowest=0, highest=1, load_default=0)
+    replica = Whole(lowest=0, highest=100_000, load_default=0)
+
+
+class SimulationSchema(StrictSchema):
+    """A simulation of a stored plan's option, or of a fleet by hand."""
+
+    plan = Text(longest=100, shortest=1, metadata={"description": "Id of a stored plan"})
+    rank = Whole(lowest=1, highest=100_000, metadata={"description": "Option of the plan, first 1",
+                                                      "default": 1})
+    fleet = fields.Nested(FleetSchema)
+    workload = WorkloadField()
+    slo = fields.Nested(SloSchema)
+    trace = slug_field(metadata={"description": "Stored trace to replay"})
+    requests = Whole(lowest=10, highest=MAX_REQUESTS, metadata={
+        "description": "Requests to generate from the workload; default 20,000"})
+    arrivals = fields.Nested(ArrivalsSchema, allow_none=True, load_default=None)
+    rate_scale = Number(above=0, highest=1e6, load_default=1.0, metadata={
+        "description": "Multiplies the rate of the trace or of the workload"})
+    start_s = Number(lowest=0, highest=1e10, load_default=0.0)
+    end_s = Number(above=0, highest=1e10, allow_none=True, load_default=None)
+    seed = Whole(lowest=0, highest=2**31 - 1, load_default=0)
+    router = Choice(ROUTERS, load_default="random", metadata={
+        "description": "A plan assumes random"})
+    warmup_share = Number(lowest=0, below=1, load_default=0.1)
+    failures = fields.List(fields.Nested(FailureSchema), load_default=list)
+    spares = Flag(load_default=False, metadata={
+        "description": "Let a plan's spare replicas serve too"})
+
+    @validates_schema
+    def what(self, data: dict[str, Any], **_: Any) -> None:
+        """A plan or a fleet; a trace or generated requests."""
+        if ("plan" in data) == ("fleet" in data):
+            raise ValidationError("give a plan or a fleet", "plan")
+        if "trace" in data:
+            for name in ("requests", "arrivals"):
+                if data.get(name) is not None:
+                    raise ValidationError("does not go with a trace", name)
+        elif data["start_s"] or data["end_s"] is not None:
+            raise ValidationError("only goes with a trace", "start_s")
+        if data["end_s"] is not None and data["end_s"] <= data["start_s"]:
+            raise ValidationError("must be above start_s", "end_s")
+        if "fleet" in data:
+            self._fleet(data)
+        else:
+            for name in ("workload", "slo"):
+                if name in data:
+                    raise ValidationError("comes from the plan", name)
+
+    def _fleet(self, data: dict[str, Any]) -> None:
+        if "rank" in data:
+            raise ValidationError("only goes with a plan", "rank")
+        missing = {} if "slo" in data else {"slo": ["is required with a fleet"]}
+        if "workload" not in data and "trace" not in data:
+            missing["workload"] = ["is required with a fleet, or a trace"]
+        if missing:
+            raise ValidationError(missing)
+
+
+class FiguresSchema(OpenSchema):
+    """Latencies [ms]."""
+
+    ttft_ms = fields.Nested(PercentilesSchema, allow_none=True)
+    tpot_ms = fields.Nested(PercentilesSchema, allow_none=True)
+    itl_ms = fields.Nested(PercentilesSchema, allow_none=True)
+    e2e_ms = fields.Nested(PercentilesSchema, allow_none=True)
+
+
+class SimulationAnswerSchema(OpenSchema):
+    """What a simulation observed, next to what the plan promised (null for a fleet by hand)."""
+
+    id = fields.String(required=True)
+    plan = fields.String(required=True, allow_none=True)
+    rank = fields.Integer(required=True, allow_none=True)
+    trace = fields.String(required=True, allow_none=True)
+    seed = fields.Integer(required=True)
+    requests = fields.Integer(required=True)
+    simulated_s = fields.Float(required=True)
+    wall_s = fields.Float(required=True)
+    observed = fields.Nested(FiguresSchema, required=True)
+    promised = fields.Nested(FiguresSchema, required=True, allow_none=True)
+    attainment = fields.Dict(required=True)
+    goodput_rps_per_gpu = fields.Float(required=True)
+    utilization = fields.Float(required=True)
+    lost = fields.Integer(required=True)
+    preemptions = fields.Integer(required=True)
+    timeline = fields.Dict(required=True)
+
+
+class SimulationSummarySchema(Schema):
+    """A simulation in a list."""
+
+    id = fields.String(required=True)
+    status = fields.String(required=True)
+    progress = fields.Float(required=True)
+    plan = fields.String(required=True, allow_none=True)
+    rank = fields.Integer(required=True, allow_none=True)
+    trace = fields.String(required=True, allow_none=True)
+    created_at = fields.String(required=True, metadata={"format": "date-time"})

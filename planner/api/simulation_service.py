@@ -1,0 +1,108 @@
+"""From the request of a simulation to a job that needs nothing but a catalog. No Flask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.api.echo import echo
+from planner.api.plan_checks import check_engine
+from planner.api.plan_schema import SavedWorkloads, parse_plan
+from planner.api.plan_service import plain
+from planner.api.validation import InvalidDocument
+from planner.api.workload_schema import TraceWorkloads
+from planner.catalog.book import Catalog
+from planner.errors import InvalidValue, PlannerError
+from planner.simulations.fleets import Parts, fleet_from_option, promised, roles_of
+from planner.simulations.requests import DEFAULT_REQUESTS
+
+Document = Mapping[str, Any]
+_PLAIN = ("seed", "router", "warmup_share", "failures", "spares", "rate_scale", "start_s", "end_s",
+          "arrivals")
+
+
+def job_of_plan(data: Document, plan: Document, snapshot: Document, catalog: Catalog
+                ) -> dict[str, Any]:
+    """The job that simulates an option of a plan.
+
+    Parameters
+    ----------
+    data : mapping
+        Loaded by ``SimulationSchema``.
+    plan : mapping
+        The body of ``GET /plans/{id}``.
+    snapshot : mapping
+        The catalog rows that the plan used.
+
+    Raises
+    ------
+    PlannerError
+        When the plan has no such option, or the option cannot be simulated.
+    """
+    options, rank = plan["options"], data.get("rank", 1)
+    if rank > len(options):
+        raise InvalidValue(
+            f"the plan has {len(options)} options" if options else
+            "the plan has no option: nothing meets its targets", "/rank")
+    option = options[rank - 1]
+    job = {**_settings(data), "plan": plan["id"], "rank": rank, "request": plan["request"],
+           "option": option, "snapshot": snapshot, "promised": promised(option)}
+    _check(job, catalog)
+    return job
+
+
+def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None = None,
+                 traces: TraceWorkloads | None = None) -> dict[str, Any]:
+    """The job that simulates a fleet by hand.
+
+    Raises
+    ------
+    PlannerError
+        With pointers into the request.
+    """
+    fleet = data["fleet"]
+    gpus = list(dict.fromkeys(pool["gpu"] for pool in fleet["pools"]))
+    for place, pool in enumerate(fleet["pools"]):
+        catalog.gpu(pool["gpu"], f"/fleet/pools/{place}/gpu")
+    catalog.llm(fleet["model"], "/fleet/model")
+    try:
+        check_engine(fleet["engine"], catalog)
+    except PlannerError as error:
+        error.pointer = "/fleet/engine"
+        raise
+    request = {"model": fleet["model"], "gpus": gpus, "setups": [fleet["setup"]],
+               "workload": data.get("workload", {"trace": data.get("trace")}), "slo": data["slo"],
+               "engine": fleet["engine"], "fidelity": fleet["fidelity"],
+               "limits": {"memory_utilization": fleet["memory_utilization"]},
+               "speculative": fleet["speculative"], "power_cap_w": fleet["power_cap_w"]}
+    parsed = parse_plan(plain(request), saved, traces)
+    pools = [{**pool, "role": role, "engine": fleet["engine"], "spare_replicas": 0}
+             for pool, role in zip(fleet["pools"], roles_of(fleet["setup"]), strict=True)]
+    option = {"setup": fleet["setup"], "weights": fleet["weights"], "kv": fleet["kv"],
+              "pools": pools}
+    job = {**_settings(data), "plan": None, "rank": None, "request": plain(echo(parsed)),
+           "option": option, "snapshot": None, "promised": None}
+    _check(job, catalog)
+    return job
+
+
+def _settings(data: Document) -> dict[str, Any]:
+    count = None if "trace" in data else data.get("requests", DEFAULT_REQUESTS)
+    return {**{name: data[name] for name in _PLAIN}, "trace": data.get("trace"),
+            "requests": count}
+
+
+def _check(job: Document, catalog: Catalog) -> None:
+    """Refuse now what the job would fail at."""
+    fleet = fleet_from_option(parse_plan(job["request"]), job["option"],
+                              Parts(catalog, job["snapshot"]), job["spares"])
+    errors = []
+    for place, failure in enumerate(job["failures"]):
+        if failure["pool"] >= len(fleet.pools):
+            errors.append((f"/failures/{place}/pool",
+                           f"must be below {len(fleet.pools)}, the number of pools"))
+        elif failure["replica"] >= (most := fleet.pools[failure["pool"]].replicas):
+            errors.append((f"/failures/{place}/replica", f"must be below {most}, the replicas of "
+                           "the pool"))
+    if errors:
+        raise InvalidDocument(errors)

@@ -1,0 +1,1 @@
+"""Simulations of plans and of fleets by hand: what is asked, and what the answer shows."""

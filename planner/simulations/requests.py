@@ -1,0 +1,58 @@
+"""The requests of a simulation: generated from a workload, or those of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from planner.simulator import (
+    RequestTable,
+    diurnal_arrivals,
+    on_off_arrivals,
+    request_table,
+    synthetic,
+)
+from planner.traces.trace import Trace
+from planner.workload import Workload
+
+DEFAULT_REQUESTS = 20_000
+"""Requests to generate: the p99 then rests on 180 of those after the warm-up."""
+
+
+def generated(workload: Workload, count: int, seed: int, arrivals: Mapping[str, Any] | None = None
+              ) -> RequestTable:
+    """Requests of a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    count : int
+    seed : int
+    arrivals : mapping, optional
+        ``{"pattern": "on_off", "on_s", "off_s"}`` or ``{"pattern": "diurnal", "profile",
+        "day_s"}``; gamma gaps with the workload's CV when None.
+    """
+    times, rate = None, workload.requests_per_s
+    if arrivals and arrivals["pattern"] == "on_off":
+        times = on_off_arrivals(rate, arrivals["on_s"], arrivals["off_s"], count, seed)
+    elif arrivals and arrivals["pattern"] == "diurnal":
+        times = diurnal_arrivals(rate, arrivals["profile"], count, seed, arrivals["day_s"])
+    return synthetic(workload, count, seed, times)
+
+
+def replayed(trace: Trace, prefix_hit: float, rate_scale: float = 1.0, start_s: float = 0.0,
+             end_s: float | None = None) -> RequestTable:
+    """The requests of a trace, or of a slice of it, at a multiple of its rate.
+
+    Raises
+    ------
+    InvalidValue
+        When fewer than three requests are left.
+    """
+    if start_s or end_s is not None:
+        trace = trace.between(start_s, trace.span_s + 1.0 if end_s is None else end_s)
+    trace = trace.faster(rate_scale)
+    return request_table(trace.arrived_at_s, trace.prompt_tokens, trace.output_tokens,
+                         np.floor(trace.prompt_tokens * prefix_hit))

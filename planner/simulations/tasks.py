@@ -1,0 +1,106 @@
+"""What a worker process does for a simulation."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from planner.api.plan_schema import parse_plan
+from planner.api.plan_service import plain
+from planner.catalog.book import Catalog
+from planner.jobs.run import Abandoned, signal_progress
+from planner.jobs.sending import unpack_catalog
+from planner.simulations.fleets import Parts, fleet_from_option, served_workload
+from planner.simulations.requests import generated, replayed
+from planner.simulator import Failure, SimulationOptions, SimulationResult, simulate
+from planner.traces.packing import unpack
+
+Columns = Mapping[str, np.ndarray[Any, Any]]
+Progress = Callable[[float], bool]
+
+
+def simulate_job(catalog: bytes, job: Mapping[str, Any], trace: bytes | None,
+                 signals: str | None) -> tuple[dict[str, Any], bytes]:
+    """The document and the packed columns of a simulation."""
+    def report(share: float) -> bool:
+        try:
+            signal_progress(signals, share)
+        except Abandoned:
+            return False
+        return True
+
+    result = run(job, unpack_catalog(catalog), trace, report)
+    return document_of(result, job), pack_columns(result.rows())
+
+
+def run(job: Mapping[str, Any], catalog: Catalog, trace: bytes | None = None,
+        progress: Progress | None = None) -> SimulationResult:
+    """Simulate what a job asks for.
+
+    Parameters
+    ----------
+    job : mapping
+        As made by ``planner.api.simulation_service.job_of``.
+    catalog : Catalog
+    trace : bytes, optional
+        Packed rows of the trace that the job names.
+    progress : callable, optional
+        Gets shares from 0 to 1; False stops the run.
+    """
+    request = parse_plan(job["request"])
+    fleet = fleet_from_option(request, job["option"], Parts(catalog, job["snapshot"]),
+                              job["spares"])
+    workload = served_workload(request, job["option"]) if job["plan"] else request.workload
+    if trace is not None:
+        table = replayed(unpack(trace), workload.prefix_hit, job["rate_scale"], job["start_s"],
+                         job["end_s"])
+    else:
+        faster = replace(workload, requests_per_s=workload.requests_per_s * job["rate_scale"])
+        table = generated(faster, job["requests"], job["seed"], job["arrivals"])
+    failures = tuple(Failure(f["at_s"], f["duration_s"], f["pool"], f["replica"])
+                     for f in job["failures"])
+    options = SimulationOptions(job["router"], job["seed"], job["warmup_share"], failures)
+    return simulate(fleet, table, options, progress)
+
+
+def document_of(result: SimulationResult, job: Mapping[str, Any]) -> dict[str, Any]:
+    """The result as the API shows it, without its id."""
+    asked = {name: job[name] for name in ("plan", "rank", "trace", "seed", "router", "rate_scale")}
+    document: dict[str, Any] = plain(
+        {**asked, **result.document(), "promised": job["promised"]})
+    return document
+
+
+def pack_columns(columns: Columns) -> bytes:
+    """Columns of numbers, compressed; times to single precision, which is below 0.1 ms."""
+    head, blobs = [], []
+    for name, values in columns.items():
+        kind = _stored_as(name, values)
+        head.append([name, kind])
+        blobs.append(np.ascontiguousarray(values, dtype=kind).tobytes())
+    return zlib.compress(b"\n".join([json.dumps(head).encode(), b"".join(blobs)]), 3)
+
+
+def _stored_as(name: str, values: np.ndarray[Any, Any]) -> str:
+    if values.dtype == np.bool_:
+        return "|b1"
+    if np.issubdtype(values.dtype, np.integer):
+        return "<i4"
+    return "<f8" if name == "arrival_s" else "<f4"
+
+
+def unpack_columns(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns again."""
+    head, _, body = zlib.decompress(data).partition(b"\n")
+    kinds = [(name, np.dtype(kind)) for name, kind in json.loads(head)]
+    rows = len(body) // sum(kind.itemsize for _, kind in kinds)
+    columns, at = {}, 0
+    for name, kind in kinds:
+        columns[name] = np.frombuffer(body, kind, rows, at)
+        at += rows * kind.itemsize
+    return columns

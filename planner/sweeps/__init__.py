@@ -1,0 +1,1 @@
+"""Sweeps: one plan request over a grid of values."""

@@ -1,0 +1,224 @@
+"""A grid over the fields of a plan request: which cells there are, and whether they make sense."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.api.plan_checks import check_plan
+from planner.api.plan_schema import parse_plan
+from planner.api.validation import InvalidDocument, escape
+from planner.catalog.book import Catalog
+from planner.errors import ContextTooLong, InvalidValue, PlannerError
+
+MAX_VALUES = 2000
+"""Values of all fields together: each is checked before the sweep starts."""
+MAX_ERRORS = 100
+EVERYTHING = "*"
+PARTS, MAX_PART_CELLS = 200, 50
+"""A sweep is worked on in parts: small enough to lose little, large enough to be worth a task."""
+Lookup = Callable[[str], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A sweep: cell number to plan request.
+
+    Attributes
+    ----------
+    base : dict
+        A plan request, without the fields that the grid gives.
+    values : dict
+        By dotted field; the last varies fastest.
+    workloads, traces : dict
+        The saved workloads and traces that are named anywhere, so that a sweep needs no database.
+    """
+
+    base: dict[str, Any]
+    values: dict[str, list[Any]]
+    workloads: dict[str, Any] = field(default_factory=dict)
+    traces: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        """How many combinations there are."""
+        return math.prod(map(len, self.values.values()))
+
+    @property
+    def part_cells(self) -> int:
+        """Cells of one part."""
+        return min(max(self.cells // PARTS, 1), MAX_PART_CELLS)
+
+    @property
+    def parts(self) -> int:
+        """How many parts there are."""
+        return math.ceil(self.cells / self.part_cells)
+
+    def part(self, number: int) -> range:
+        """The cells of a part."""
+        first = number * self.part_cells
+        return range(first, min(first + self.part_cells, self.cells))
+
+    def combination(self, cell: int) -> dict[str, Any]:
+        """The value of every field in a cell."""
+        chosen = {}
+        for name, values in reversed(self.values.items()):
+            cell, place = divmod(cell, len(values))
+            chosen[name] = values[place]
+        return {name: chosen[name] for name in self.values}
+
+    def document(self, combination: Mapping[str, Any]) -> dict[str, Any]:
+        """The plan request of a combination."""
+        document = copy.deepcopy(self.base)
+        # A whole workload before one of its fields, whatever the order of the grid.
+        for name in sorted(combination, key=lambda n: n.count(".")):
+            self._set(document, name, combination[name])
+        return document
+
+    def _set(self, document: dict[str, Any], name: str, value: Any) -> None:
+        *path, last = name.split(".")
+        place = document
+        for step in path:
+            if step == "workload" and isinstance(place.get(step), str):
+                self._open_workload(place)
+            inner = place.get(step)
+            if not isinstance(inner, dict):
+                inner = place[step] = {}
+            place = inner
+        place[last] = copy.deepcopy(value)
+
+    def _open_workload(self, document: dict[str, Any]) -> None:
+        """Put a saved workload in the place of its slug, so that one field of it can change."""
+        saved = self.workloads.get(document["workload"])
+        if saved is not None:
+            document["workload"] = copy.deepcopy(saved["workload"])
+            if saved.get("slo"):
+                document.setdefault("slo", copy.deepcopy(saved["slo"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored with a job."""
+        return {"base": self.base, "grid": self.values, "workloads": self.workloads,
+                "traces": self.traces}
+
+
+def from_json(document: Mapping[str, Any]) -> Grid:
+    """The grid that :meth:`Grid.to_json` wrote."""
+    return Grid(document["base"], document["grid"], document["workloads"], document["traces"])
+
+
+def checked_grid(base: Any, values: Any, catalog: Catalog, most_cells: int,
+                 saved: Lookup | None = None, traces: Lookup | None = None) -> Grid:
+    """A grid whose fields and values can all be used.
+
+    Every value is tried once, with the first value of the other fields. What only a combination
+    of values breaks is not an error: its row says so.
+
+    Raises
+    ------
+    InvalidDocument
+        With pointers like ``/grid/workload.requests_per_second/2``.
+    """
+    if isinstance(values, dict):
+        values = {name: _named(name, entries, catalog) for name, entries in values.items()}
+    _check_shape(base, values, most_cells)
+    grid = Grid(base, values)
+    lookups = _remember(grid.workloads, saved), _remember(grid.traces, traces)
+    # Workloads first: opening one needs its document.
+    for slug in [base.get("workload"), *values.get("workload", ())]:
+        if isinstance(slug, str):
+            lookups[0](slug)
+    errors = list(itertools.islice(_errors(grid, catalog, *lookups), MAX_ERRORS))
+    if errors:
+        raise InvalidDocument(errors)
+    return grid
+
+
+def _named(name: str, entries: Any, catalog: Catalog) -> Any:
+    """The values that ``"*"`` stands for: every model, or every GPU by itself."""
+    if entries != EVERYTHING:
+        return entries
+    if name == "model":
+        return sorted(catalog.llms)
+    if name == "gpus":
+        return [[slug] for slug in sorted(catalog.gpus)]
+    raise InvalidValue(f"{EVERYTHING!r} stands for every model or every GPU; give a list",
+                       f"/grid/{escape(name)}")
+
+
+def _check_shape(base: Any, values: Any, most_cells: int) -> None:
+    if not isinstance(base, dict):
+        raise InvalidValue("must be a plan request", "/base")
+    if not isinstance(values, dict) or not values:
+        raise InvalidValue("must name at least one field with a list of values", "/grid")
+    for name, entries in values.items():
+        pointer = f"/grid/{escape(name)}"
+        if not isinstance(entries, list) or not entries:
+            raise InvalidValue("must be a list of at least one value", pointer)
+        if any(part != name and name.startswith(f"{part}.") and part != "workload"
+               for part in values):
+            raise InvalidValue("lies inside another field of the grid", pointer)
+    total = sum(map(len, values.values()))
+    if total > MAX_VALUES:
+        raise InvalidValue(f"has {total:,} values; allowed are {MAX_VALUES:,} in all", "/grid")
+    cells = math.prod(map(len, values.values()))
+    if cells > most_cells:
+        raise InvalidValue(f"makes {cells:,} cells; allowed are {most_cells:,} (setting "
+                           "PLANNER_MAX_SWEEP_CELLS)", "/grid")
+
+
+def _remember(found: dict[str, Any], lookup: Lookup | None) -> Lookup:
+    def remembering(slug: str) -> Mapping[str, Any] | None:
+        if slug not in found:
+            document = lookup(slug) if lookup else None
+            if document is None:
+                return None
+            found[slug] = document
+        return dict(found[slug])
+    return remembering
+
+
+def _errors(grid: Grid, catalog: Catalog, saved: Lookup, traces: Lookup
+            ) -> Iterator[tuple[str, str]]:
+    first = grid.combination(0)
+    for pointer, message in _problems(grid.document(first), catalog, saved, traces):
+        name = _field_at(pointer, grid)
+        yield (f"/base{pointer}" if name is None
+               else f"/grid/{escape(name)}/0{_inside(pointer, name)}"), message
+    for name, values in grid.values.items():
+        for place, value in enumerate(values[1:], start=1):
+            document = grid.document({**first, name: value})
+            for pointer, message in _problems(document, catalog, saved, traces):
+                if _field_at(pointer, grid) == name:
+                    yield f"/grid/{escape(name)}/{place}{_inside(pointer, name)}", message
+
+
+def _problems(document: Any, catalog: Catalog, saved: Lookup, traces: Lookup
+              ) -> list[tuple[str, str]]:
+    """What is wrong with a plan request by itself."""
+    try:
+        check_plan(parse_plan(document, saved, traces), catalog)
+    except InvalidDocument as error:
+        return error.errors
+    except ContextTooLong:
+        return []  # another model may take it
+    except PlannerError as error:
+        return [(error.pointer, error.message)]
+    return []
+
+
+def _pointer_of(name: str) -> str:
+    return "/" + "/".join(escape(step) for step in name.split("."))
+
+
+def _field_at(pointer: str, grid: Grid) -> str | None:
+    """The field of the grid that a pointer leads into, the deepest."""
+    inside = [n for n in grid.values if f"{pointer}/".startswith(f"{_pointer_of(n)}/")]
+    return max(inside, key=len, default=None)
+
+
+def _inside(pointer: str, name: str) -> str:
+    return pointer[len(_pointer_of(name)):]

@@ -1,0 +1,1 @@
+"""Traces of requests: read them, describe them, keep them small."""

@@ -1,0 +1,224 @@
+"""``/simulations`` from the request to the rows, run by a worker process."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from planner.api.background import stop_jobs
+from planner.api.simulations import EXAMPLE
+from planner.extensions import db
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "jobs"))
+from jobs_helpers import make_app, wait_for
+
+PATH = "/api/v1/simulations"
+PLAN = {"model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked", "disaggregated"],
+        "workload": {"requests_per_second": 6, "prompt_tokens": {"mean": 800, "p95": 2000},
+                     "output_tokens": 100}, "slo": {"ttft_ms": 1000, "tpot_ms": 40},
+        "limits": {"layouts": [{"tensor_parallel": 1}], "token_budgets": [2048],
+                   "spare_replicas": 1}, "advice": False}
+FLEET = {**EXAMPLE, "requests": 300}
+TRACE = "timestamp,prompt_tokens,output_tokens\n" + "".join(
+    f"{i / 5},{300 + i},{20 + i % 50}\n" for i in range(300))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    """An app whose workers do not compile: so few requests are served faster without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_DISABLE_JIT", "1")
+        app = make_app(tmp_path_factory.mktemp("simulated"), "processes", PLANNER_JOB_PROCESSES=1)
+        yield app
+        stop_jobs(app)
+        with app.app_context():
+            db.engine.dispose()
+
+
+@pytest.fixture
+def web(served: Flask) -> FlaskClient:
+    return served.test_client()
+
+
+@pytest.fixture(scope="module")
+def plan(served: Flask) -> dict[str, Any]:
+    answer = served.test_client().post("/api/v1/plans", json=PLAN)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json)
+
+
+@pytest.fixture(scope="module")
+def trace(served: Flask) -> str:
+    answer = served.test_client().post("/api/v1/traces?slug=minute", data=TRACE,
+                                       content_type="text/csv")
+    assert answer.status_code == 201, answer.text
+    return "minute"
+
+
+def simulated(client: FlaskClient, body: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(PATH, json=body)
+    assert answer.status_code == 202, answer.text
+    job_id = answer.json["id"]
+
+    def ended() -> Any:
+        job = client.get(f"/api/v1/jobs/{job_id}").json
+        return job if job["status"] in ("done", "failed") else None
+    job = wait_for(ended, 120)
+    assert job["status"] == "done", job
+    found = client.get(job["result"])
+    assert found.status_code == 200, found.text
+    return dict(found.json)
+
+
+def test_every_option_of_a_plan(web: FlaskClient, plan: dict[str, Any]) -> None:
+    assert {o["setup"] for o in plan["options"]} == {"chunked", "disaggregated"}
+    for option in plan["options"]:
+        body = simulated(web, {"plan": plan["id"], "rank": option["rank"], "requests": 400})
+        assert body["setup"] == option["setup"]
+        assert body["gpus"] == option["gpus"] - sum(
+            p["spare_replicas"] * p["gpus_per_replica"] for p in option["pools"])
+        assert body["promised"] == {m: option[m] for m in (
+            "ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")}
+        assert body["observed"]["tpot_ms"]["p90"] == pytest.approx(
+            option["tpot_ms"]["p90"], rel=0.5), "the same order of magnitude, with 400 requests"
+        assert body["refused"] == 0
+        rate = 400 / body["simulated_s"]
+        assert rate == pytest.approx(6, rel=0.25)
+
+
+def test_spares_serve_when_asked(web: FlaskClient, plan: dict[str, Any]) -> None:
+    body = simulated(web, {"plan": plan["id"], "requests": 100, "spares": True})
+    assert body["gpus"] == plan["recommended"]["gpus"]
+
+
+def test_a_trace_its_slices_and_rates(web: FlaskClient, plan: dict[str, Any], trace: str) -> None:
+    whole = simulated(web, {"plan": plan["id"], "trace": trace})
+    assert (whole["requests"], whole["trace"]) == (300, trace)
+    part = simulated(web, {"plan": plan["id"], "trace": trace, "start_s": 10, "end_s": 30})
+    assert part["requests"] == 100
+    faster = simulated(web, {"plan": plan["id"], "trace": trace, "rate_scale": 10})
+    assert faster["simulated_s"] < whole["simulated_s"] / 3
+    assert faster["utilization"] > whole["utilization"]
+
+
+def test_rows_add_up(web: FlaskClient, trace: str) -> None:
+    body = simulated(web, {**{k: v for k, v in FLEET.items() if k not in ("requests", "workload")},
+                           "trace": trace, "warmup_share": 0})
+    assert body["promised"] is None
+    answer = web.get(f"{PATH}/{body['id']}/requests")
+    assert answer.mimetype == "text/csv"
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len(rows) == 300
+    assert [r["prompt_tokens"] for r in rows[:2]] == ["300", "301"]
+    ttft = sorted(float(r["ttft_ms"]) for r in rows)
+    assert sum(ttft) / 300 == pytest.approx(body["observed"]["ttft_ms"]["mean"], rel=1e-3)
+    good = sum(r["within_slo"] == "true" for r in rows) / 300
+    assert good == pytest.approx(body["attainment"]["all"])
+    tag = answer.headers["ETag"]
+    again = web.get(f"{PATH}/{body['id']}/requests", headers={"If-None-Match": tag})
+    assert again.status_code == 304
+
+
+def test_the_same_seed_is_the_same_run(web: FlaskClient) -> None:
+    first, second, other = (simulated(web, {**FLEET, "seed": s}) for s in (1, 1, 2))
+    assert first["observed"] == second["observed"] != other["observed"]
+
+
+def test_a_failure_and_bursts(web: FlaskClient) -> None:
+    calm = simulated(web, FLEET)
+    broken = simulated(web, {**FLEET, "failures": [{"at_s": 5, "duration_s": 10, "replica": 1}]})
+    assert calm["lost"] == 0
+    assert broken["lost"] > 0
+    bursts = {"pattern": "on_off", "on_s": 2, "off_s": 8}
+    assert simulated(web, {**FLEET, "arrivals": bursts})["observed"]["ttft_ms"]["p90"] > (
+        calm["observed"]["ttft_ms"]["p90"])
+
+
+def test_lists_and_deleting(web: FlaskClient) -> None:
+    body = simulated(web, {**FLEET, "requests": 50})
+    assert body["id"] in [s["id"] for s in web.get(PATH).json["items"]]
+    assert web.delete(f"{PATH}/{body['id']}").status_code == 204
+    assert web.get(f"{PATH}/{body['id']}").status_code == 404
+    assert web.get(f"/api/v1/jobs/{body['id']}").status_code == 404
+
+
+POOL = {"gpu": "h100-sxm-80gb", "replicas": 1}
+
+
+def fleet(**changes: Any) -> dict[str, Any]:
+    return {**FLEET, "fleet": {**FLEET["fleet"], **changes}}
+
+
+BAD = [
+    ({}, "/plan"), ({"plan": "nothing"}, "/plan"), ({**FLEET, "plan": "x"}, "/plan"),
+    ({"fleet": FLEET["fleet"]}, "/slo"), ({"fleet": FLEET["fleet"]}, "/workload"),
+    ({**FLEET, "rank": 1}, "/rank"), ({**FLEET, "requests": 5}, "/requests"),
+    ({**FLEET, "seed": -1}, "/seed"), ({**FLEET, "router": "best"}, "/router"),
+    ({**FLEET, "trace": "nothing", "requests": 5}, "/requests"),
+    ({k: v for k, v in {**FLEET, "trace": "nothing"}.items() if k != "requests"}, "/trace"),
+    ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "warmup_share": 1}, "/warmup_share"),
+    (fleet(pools=[]), "/fleet/pools"), (fleet(pools=[POOL, POOL]), "/fleet/pools"),
+    (fleet(setup="disaggregated"), "/fleet/pools"),
+    (fleet(pools=[{**POOL, "role": "decode"}]), "/fleet/pools"),
+    (fleet(pools=[{**POOL, "gpu": "x1"}]), "/fleet/pools/0/gpu"),
+    (fleet(pools=[{**POOL, "replicas": 0}]), "/fleet/pools/0/replicas"),
+    (fleet(model="nothing"), "/fleet/model"), (fleet(engine="nothing"), "/fleet/engine"),
+    (fleet(model="llama-3.1-405b"), "/fleet/pools"),
+    ({**FLEET, "failures": [{"at_s": 1, "duration_s": 1, "pool": 1}]}, "/failures/0/pool"),
+    ({**FLEET, "failures": [{"at_s": 1, "duration_s": 1, "replica": 2}]}, "/failures/0/replica"),
+    ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1}}, "/arrivals/off_s"),
+    ({**FLEET, "arrivals": {"pattern": "diurnal", "profile": [0]}}, "/arrivals/profile"),
+]
+
+
+@pytest.mark.parametrize(("body", "pointer"), BAD)
+def test_refusals(web: FlaskClient, body: dict[str, Any], pointer: str) -> None:
+    answer = web.post(PATH, json=body)
+    assert answer.status_code == 422, answer.text
+    assert pointer in [e["pointer"] for e in answer.json["errors"]], answer.text
+
+
+def test_no_such_option(web: FlaskClient, plan: dict[str, Any]) -> None:
+    answer = web.post(PATH, json={"plan": plan["id"], "rank": 99})
+    assert answer.json["errors"][0]["pointer"] == "/rank"
+
+
+def test_not_finished_and_not_there(client: FlaskClient) -> None:
+    """In an app that only queues."""
+    answer = client.post(PATH, json=FLEET)
+    assert answer.status_code == 202, answer.text
+    job_id = answer.json["id"]
+    for path in (f"{PATH}/{job_id}", f"{PATH}/{job_id}/requests"):
+        found = client.get(path)
+        assert (found.status_code, "queued, 0% done" in found.json["detail"]) == (409, True)
+    assert client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
+    assert client.get(f"/api/v1/jobs/{job_id}").json["status"] == "cancelled"
+    assert client.get(f"/api/v1/sweeps/{job_id}").status_code == 404, "it is no sweep"
+    assert client.delete(f"{PATH}/{job_id}").status_code == 204
+    assert client.get(f"{PATH}/nothing").status_code == 404
+
+
+def test_a_plan_of_measured_workers_cannot_be_simulated(web: FlaskClient) -> None:
+    measured = {**PLAN, "measured": {"serve": {"requests_per_second": 5}}}
+    made = web.post("/api/v1/plans", json=measured)
+    assert made.status_code == 201, made.text
+    answer = web.post(PATH, json={"plan": made.json["id"]})
+    assert answer.status_code == 422
+    assert "measured workers" in answer.json["detail"]
+
+
+def test_the_example_is_taken(web: FlaskClient) -> None:
+    root = Path(__file__).resolve().parents[2] / "examples" / "simulations"
+    for file in root.glob("*.json"):
+        answer = web.post(PATH, json=json.loads(file.read_text(encoding="utf-8")))
+        assert answer.status_code == 202, answer.text
+        web.delete(f"{PATH}/{answer.json['id']}")

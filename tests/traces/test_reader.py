@@ -1,0 +1,213 @@
+"""Traces in: the formats of published ones, and a clear refusal of every bad one."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import PlannerError
+from planner.traces.packing import pack, unpack
+from planner.traces.reader import BadTrace, read_trace
+from planner.traces.statistics import statistics, workload_at_peak
+from planner.traces.stream import ReadLimits, TraceTooLarge
+from planner.traces.trace import Trace
+
+HEADER = "timestamp,prompt_tokens,output_tokens\n"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "traces"
+
+
+def read(text: str | bytes, limits: ReadLimits | None = None, **options: object) -> Trace:
+    data = text.encode() if isinstance(text, str) else text
+    return read_trace(io.BytesIO(data), limits, **options)  # type: ignore[arg-type]
+
+
+FORMATS = {
+    "plain": HEADER + "10,100,5\n11.5,200,6\n13,300,7\n",
+    "azure": ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,100,5\n"
+              "2023-11-16 18:17:05.4799600,200,6\n2023-11-16 18:17:06.9799600,300,7\n"),
+    "burstgpt": ("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,"
+                 "Total tokens,Log Type\n5,,1,GPT-4,100,5,105,API log\n"
+                 "6.5,,1,\"GPT, four\",200,6,206,API log\n8,,1,GPT-4,300,7,307,API log\n"),
+    "mooncake": ('{"timestamp": 0, "input_length": 100, "output_length": 5, "hash_ids": [0, 1]}\n'
+                 '{"timestamp": 1500, "input_length": 200, "output_length": 6, "hash_ids": []}\n'
+                 '{"timestamp": 3000, "input_length": 300, "output_length": 7}\n'),
+    "vidur": "arrived_at,num_prefill_tokens,num_decode_tokens\n0,100,5\n1.5,200,6\n3,300,7\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_published_formats(form: str, packed: bool) -> None:
+    text = FORMATS[form].encode()
+    trace = read(gzip.compress(text) if packed else text)
+    assert trace.format == form
+    assert trace.arrived_at_s.tolist() == pytest.approx([0, 1.5, 3])
+    assert trace.prompt_tokens.tolist() == [100, 200, 300]
+    assert trace.output_tokens.tolist() == [5, 6, 7]
+
+
+@pytest.mark.parametrize("text", [
+    "\ufeff" + FORMATS["plain"], FORMATS["plain"].replace("\n", "\r\n"),
+    FORMATS["plain"].replace(",", ";"), FORMATS["plain"].replace(",", "\t"),
+    FORMATS["plain"].replace("\n", "\n\n"), FORMATS["plain"].rstrip(),
+    FORMATS["plain"].replace("100", "100.0"), FORMATS["plain"].replace(",100", ", 100"),
+])
+def test_spellings_of_the_same_trace(text: str) -> None:
+    assert read(text).prompt_tokens.tolist() == [100, 200, 300]
+
+
+def test_gzip_members_in_a_row_are_one_file() -> None:
+    head, tail = FORMATS["plain"][:50].encode(), FORMATS["plain"][50:].encode()
+    assert len(read(gzip.compress(head) + gzip.compress(tail))) == 3
+
+
+def test_time_units_and_failed_requests() -> None:
+    failed = FORMATS["burstgpt"] + "9,,1,GPT-4,300,0,300,API log\n"
+    with pytest.raises(BadTrace, match=r"row 4 has Response tokens '0'.*skip_empty=true"):
+        read(failed)
+    trace = read(failed, skip_empty=True)
+    assert (len(trace), trace.skipped) == (3, 1)
+    assert read(FORMATS["plain"], time_unit="ms").span_s == pytest.approx(0.003)
+
+
+BAD = {
+    "empty": ("", "is empty"),
+    "blank": ("\n\n", "is empty"),
+    "header alone": (HEADER, "at least three requests"),
+    "missing column": ("timestamp,prompt_tokens\n1,2\n", "no column 'output_tokens'.*'timestamp'"),
+    "two of a kind": ("timestamp,prompt_tokens,input_tokens,output_tokens\n", "could both be"),
+    "unsorted": (HEADER + "1,1,1\n3,1,1\n2,1,1\n", "row 3 comes before the row above it"),
+    "negative length": (HEADER + "1,1,1\n2,-5,1\n", "row 2 has prompt_tokens '-5'"),
+    "negative time": (HEADER + "-1,1,1\n", "row 1 has the timestamp '-1'"),
+    "no tokens": (HEADER + "1,1,1\n2,1,0\n", "row 2 has output_tokens '0'"),
+    "a fraction": (HEADER + "1,1,1.5\n", "row 1 has output_tokens '1.5'"),
+    "nan length": (HEADER + "1,1,1\n2,nan,1\n", "row 2 has prompt_tokens 'nan'"),
+    "nan time": (HEADER + "1,1,1\nnan,1,1\n", "row 2 has the timestamp 'nan'"),
+    "infinite time": (HEADER + "inf,1,1\n", "row 1 has the timestamp"),
+    "too long": (HEADER + "1,1,1\n2,1,99999999999\n", "row 2 has output_tokens"),
+    "words": (HEADER + "1,1,1\n2,many,1\n", "row 2 has prompt_tokens 'many'"),
+    "kinds of time": (HEADER + "2024-01-01,1,1\n5,1,1\n", "row 2 has the timestamp '5'"),
+    "short row": (HEADER + "1,1,1\n2,1\n", "row 2 has 2 fields; the header has 3"),
+    "long row": (HEADER + "1,1,1\n2,1,1,1\n", "row 2 has 4 fields"),
+    "at once": (HEADER + "1,1,1\n" * 4, "at the same time"),
+    "not utf-8": (HEADER.encode() + b"1,1,1\n2,\xff,1\n", "line 3 is not UTF-8.*0xff"),
+    "utf-16": (FORMATS["plain"].encode("utf-16"), "line 1 is not UTF-8"),
+    "a workbook": (b"PK\x03\x04\x14\x00\x08\x08", "no column"),
+    "not json": ('{"timestamp": 0, "input_length": 1, "output_length": 1}\n{"timestamp"\n',
+                 "row 2 is not JSON"),
+    "json without a key": ('{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
+                           '{"timestamp": 1, "input_length": 1}\n', "row 2 has no 'output_length'"),
+    "json null": ('{"timestamp": 0, "input_length": null, "output_length": 1}\n', "row 1 has inp"),
+    "json true": ('{"timestamp": 0, "input_length": true, "output_length": 1}\n', "row 1 has inp"),
+    "an array": ("[1, 2]\n", "no column"),
+    "half of a gzip": (gzip.compress(FORMATS["plain"].encode())[:-12], "ends in the middle"),
+    "gzip of noise": (b"\x1f\x8b" + b"noise" * 9, "gzip data is broken"),
+    "a nul": (HEADER + "1,\x00,1\n", "row 1 "),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_traces(name: str) -> None:
+    text, message = BAD[name]
+    with pytest.raises(BadTrace, match=message):
+        read(text)
+
+
+def test_the_pointer_names_row_and_column() -> None:
+    with pytest.raises(BadTrace) as found:
+        read(BAD["negative length"][0])
+    assert found.value.pointer == "/rows/2/prompt_tokens"
+
+
+def test_too_many_rows_and_too_long_a_line() -> None:
+    rows = HEADER + "".join(f"{i},1,1\n" for i in range(11))
+    assert len(read(rows, ReadLimits(rows=11))) == 11
+    with pytest.raises(TraceTooLarge, match="more than 10 rows"):
+        read(rows, ReadLimits(rows=10))
+    with pytest.raises(TraceTooLarge, match="more than 50 bytes"):
+        read(rows, ReadLimits(size_bytes=50))
+    with pytest.raises(BadTrace, match="line 1 is longer than 1,000,000 bytes"):
+        read("x" * 3_000_000)
+
+
+class Counted(io.BytesIO):
+    taken = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.taken += len(data)
+        return data
+
+
+def test_a_gzip_bomb_is_not_inflated() -> None:
+    engine = zlib.compressobj(9, wbits=31)
+    block = ("1,1,1\n" * 200_000).encode()
+    bomb = engine.compress(HEADER.encode())
+    bomb += b"".join(engine.compress(block) for _ in range(200)) + engine.flush()
+    stream = Counted(bomb)
+    with pytest.raises(TraceTooLarge, match="more than 1,000,000 bytes of text"):
+        read_trace(stream, ReadLimits(size_bytes=1_000_000))
+    assert stream.taken < len(bomb), "what lies beyond the limit is not even read"
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=300, deadline=None)
+def test_noise_is_refused(data: bytes) -> None:
+    line = b'{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
+    for start in (b"", HEADER.encode(), line, b"\x1f\x8b"):
+        with contextlib.suppress(PlannerError):
+            read(start + data)
+
+
+rows = st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 10**7), st.integers(1, 10**7)),
+                min_size=3, max_size=50)
+
+
+@given(rows)
+@settings(max_examples=100, deadline=None)
+def test_packing_keeps_every_row(found: list[tuple[float, int, int]]) -> None:
+    found.sort()
+    if found[-1][0] <= found[0][0]:
+        return
+    trace = read(HEADER + "".join(f"{t!r},{p},{o}\n" for t, p, o in found))
+    again = unpack(pack(trace))
+    assert np.abs(again.arrived_at_s - trace.arrived_at_s).max() <= 0.5e-6
+    assert (again.prompt_tokens == trace.prompt_tokens).all()
+    assert (again.output_tokens == trace.output_tokens).all()
+    workload = workload_at_peak(trace)
+    assert sum(p["share"] for p in workload["prompt_tokens"]) == pytest.approx(1)
+
+
+def test_slices_and_rates() -> None:
+    trace = read(HEADER + "".join(f"{i},1,1\n" for i in range(100)))
+    part = trace.between(10, 20)
+    assert (len(part), part.arrived_at_s[0], part.span_s) == (10, 0, 9)
+    assert trace.faster(2).span_s == 99 / 2
+    with pytest.raises(PlannerError, match="only 0 requests"):
+        trace.between(500, 600)
+
+
+def test_a_trace_shorter_than_a_minute_is_its_own_peak() -> None:
+    stats = statistics(read(HEADER + "".join(f"{i / 10},1,1\n" for i in range(101))))
+    assert stats["span_s"] == 10
+    assert stats["requests_per_second_peak"] == pytest.approx(10)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the published traces are not here")
+@pytest.mark.parametrize(("name", "form", "requests"), [
+    ("raw_format_azure_code_first2000.csv", "azure", 1999),
+    ("raw_format_mooncake_first500.jsonl", "mooncake", 500),
+    ("azure2023_conv.csv", "plain", 19366),
+])
+def test_real_files(name: str, form: str, requests: int) -> None:
+    with (SHARED / name).open("rb") as stream:
+        trace = read_trace(stream)
+    assert (trace.format, len(trace)) == (form, requests)
