@@ -154,6 +154,16 @@ def round_up(a: Any) -> X:
     return X(f"ROUNDUP({a.text},0)", np.ceil(a.value))
 
 
+def nearest(a: X) -> X:
+    """The nearest whole number of a value that is not negative."""
+    return X(f"ROUND({a.text},0)", np.floor(a.value + 0.5))
+
+
+def as_number(a: X) -> X:
+    """A cell whose text, if it holds one, counts as 0 here (for cells guarded by a test)."""
+    return X(a.text, 0.0 if isinstance(a.value, str) or a.value is None else a.value, a.binds)
+
+
 def most(*args: Any) -> X:
     """Largest of single values, row by row."""
     found = [x(a) for a in args]

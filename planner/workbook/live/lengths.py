@@ -134,7 +134,7 @@ def _columns(board: Board, top: int, first: int, source: LengthInputs, sigma: X,
     bins = source.mean * (above - below)
     bins = bins / share_e if count == BINS else bins / when(share_e > 0.0, share_e, 1.0)
     if not source.listed:
-        tokens_e, shares = most(bins, 1.0), share_e
+        tokens_e, shares = most(when(sigma < 1e-9, source.mean, bins), 1.0), share_e
     else:
         given = source.given
         pad = count - len(given.tokens)
