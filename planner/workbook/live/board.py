@@ -78,6 +78,7 @@ class Board:
         self.page = page
         self.book = book
         self.row = 0
+        self.factor_row = 0
         self.name = page.sheet.get_name()
 
     def heading(self, text: str, note: str = "") -> None:

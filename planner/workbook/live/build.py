@@ -16,13 +16,14 @@ from planner.workbook.layout import number, set_up
 from planner.workbook.live import fleet, inputs
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, when, whole
+from planner.workbook.live.kept import kept_option
 from planner.workbook.live.onepool import Load
 from planner.workbook.live.option import Demand, OptionCells, OptionSheet, PoolPlan
 from planner.workbook.plan import Plan, Row
 
 MOST_LIVE = 2
 """Options that get a sheet: the recommended one and the runner-up."""
-SHEET = "Operating points {rank}"
+SHEET = "Operating points {place}"
 LIVE_SETUPS = ("colocated", "chunked", "disaggregated")
 OPTION_WIDTHS = (44, 14, 16, 14, 14, 14, 14, 14)
 
@@ -33,10 +34,9 @@ class Live:
 
     Attributes
     ----------
-    ranks : list of int
-        Options that calculate.
-    values : dict
-        By rank, the fields of an option's document that are formulas.
+    inputs : InputCells
+    options, fleets : dict
+        By place: 1 the recommended option, 2 the runner-up.
     """
 
     inputs: inputs.InputCells
@@ -51,35 +51,44 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the stored plan says of one option that can calculate."""
+    """What the stored plan says of an option that gets a sheet.
 
-    rank: int
+    ``whole`` tells whether formulas cover all of it; else only its fleet and money calculate, from
+    the capacity that the engine found.
+    """
+
+    place: int
     option: Row
     deployments: list[tuple[str, Deployment]]
+    whole: bool
 
 
 def sources(plan: Plan) -> list[Source]:
-    """The recommended option and the runner-up, those that formulas cover."""
+    """The recommended option and the runner-up, as far as they have a layout."""
     best = plan.best
     if best is None:
         return []
     others = [o for o in plan.options if o is not best and o.get("rank") != best.get("rank")]
     found = []
-    for rank, option in enumerate([best, *others][:MOST_LIVE], start=1):
+    for place, option in enumerate([best, *others][:MOST_LIVE], start=1):
         deployments = _deployments(plan, option)
         if deployments:
-            found.append(Source(rank, option, deployments))
-    return found
+            found.append(Source(place, option, deployments, _covered(plan, option)))
+    return found if found and found[0].place == 1 else []
+
+
+def _covered(plan: Plan, option: Row) -> bool:
+    """Whether formulas cover an option from its lengths to its latencies."""
+    request, slo = plan.request, {t.metric for t in plan.targets()}
+    return not (option.get("setup") not in LIVE_SETUPS or request.get("speculative")
+                or (request.get("fidelity") or "operator") != "operator" or "itl" in slo
+                or (option.get("setup") == "disaggregated" and "e2e" in slo))
 
 
 def _deployments(plan: Plan, option: Row) -> list[tuple[str, Deployment]]:
-    """The pools' deployments from the snapshot; none where formulas do not cover the option."""
-    request = plan.request
+    """The pools' deployments from the snapshot; none where the snapshot lacks them."""
     record = (plan.snapshot.get("model") or {}).get("record")
-    slo = {t.metric for t in plan.targets()}
-    if (option.get("setup") not in LIVE_SETUPS or not record or request.get("speculative")
-            or (request.get("fidelity") or "operator") != "operator" or "itl" in slo
-            or (option.get("setup") == "disaggregated" and "e2e" in slo)):
+    if not record:
         return []
     try:
         llm = from_record(record)
@@ -125,14 +134,14 @@ class Builder:
                  for s in self.found for _, d in s.deployments}
         board = self.board(inputs.NAME)
         set_up(board.page, plan.name, inputs.NAME)
-        priced = [(s.rank, s.option) for s in self.found]
+        priced = [(s.place, s.option) for s in self.found]
         if not priced and plan.best is not None:
             priced = [(1, plan.best)]
         live = Live(inputs.write(board, plan, list(pairs.values()), priced))
         for source in self.found:
-            live.options[source.rank] = self._option(source, live.inputs)
+            live.options[source.place] = self._option(source, live.inputs)
         if self.found:
-            names = {s.rank: f"{'Recommended' if s.rank == 1 else 'Runner-up'}: "
+            names = {s.place: f"{'Recommended' if s.place == 1 else 'Runner-up'}: "
                              f"{words.setup(s.option.get('setup'))}" for s in self.found}
             live.fleets = fleet.write(self.board(fleet.NAME), plan.name, live.inputs, live.options,
                                       names)
@@ -140,19 +149,19 @@ class Builder:
 
     def _option(self, source: Source, cells: inputs.InputCells) -> OptionCells:
         plan, option = self.plan, source.option
-        name = SHEET.format(rank=source.rank)
+        name = SHEET.format(place=source.place)
         board = self.board(name)
         set_up(board.page, plan.name, name)
         board.page.widths(OPTION_WIDTHS)
         board.page.sheet.set_column(len(OPTION_WIDTHS), 80, 14)
         board.page.sheet.freeze_panes(1, 1)
-        board.page.write(0, 0, f"{'Recommended' if source.rank == 1 else 'Runner-up'}: "
+        board.page.write(0, 0, f"{'Recommended' if source.place == 1 else 'Runner-up'}: "
                          f"{words.setup(option.get('setup'))} on {words.gpus(plan, option)}, "
                          f"{words.layout(option)}", "heading")
         board.row = 1
         rate = board.line("Peak of one region", when(
             cells.regions > 1.0, cells.rate / most(cells.regions - 1.0, 1.0), cells.rate), "1/s",
-            "with R > 1 regions one may fail", "general")
+            "with R > 1 regions one may fail", "general", name=f"region_rate_{source.place}")
         room = board.line("GPUs of one region, at most", whole(cells.max_gpus / most(
             cells.regions, 1.0)), "", "", "count")
         pools = []
@@ -161,8 +170,12 @@ class Builder:
             limit = board.line(f"Replicas of {role}, at most",
                                whole(room / each) - cells.spares, "", "", "count")
             pools.append(self._pool(role, deployment, document, cells, rate, limit))
-        demand = Demand(cells.prompt, cells.output, cells.hit, cells.targets, cells.whole_level)
-        made = OptionSheet(board, str(option["setup"]), source.rank, demand, pools).write()
+        if source.whole:
+            demand = Demand(cells.prompt, cells.output, cells.hit, cells.targets,
+                            cells.whole_level)
+            made = OptionSheet(board, str(option["setup"]), source.place, demand, pools).write()
+        else:
+            made = kept_option(board, plan, option, pools, cells, source.place)
         board.page.sheet.print_area(0, 0, board.row, len(OPTION_WIDTHS) - 1)
         return made
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
-from planner.workbook.layout import set_up
+from planner.workbook.layout import Page, set_up
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, both, least, most, round_up, when, whole, x
 from planner.workbook.live.inputs import InputCells
 from planner.workbook.live.option import OptionCells, PoolCells
+from planner.workbook.plan import Plan
 
 NAME = "Fleet & cost"
 WIDTHS = (46, 18, 18, 14, 66)
@@ -85,6 +86,26 @@ def write(board: Board, title: str, inputs: InputCells, options: dict[int, Optio
             for place, (rank, option) in enumerate(options.items())}
     page.sheet.print_area(0, 0, board.row - 1, len(WIDTHS) - 1)
     return made
+
+
+def nothing(page: Page, plan: Plan) -> None:
+    """The sheet where no option calculates: what the engine found, as values."""
+    set_up(page, plan.name, NAME, pages_high=1)
+    page.widths(WIDTHS)
+    page.write(0, 0, "Fleet and cost", "text", "header")
+    page.write(0, 1, "Engine result", "count", "header")
+    page.sheet.freeze_panes(1, 1)
+    best = plan.best
+    rows = [] if best is None else [
+        ("GPUs", best.get("gpus"), "count"), ("Nodes", best.get("nodes"), "count"),
+        ("Cost per hour [USD/h]", best.get("usd_per_hour"), "two"),
+        ("Cost per month [USD]", best.get("usd_per_month"), "count")]
+    for row, (label, value, style) in enumerate(rows, start=1):
+        page.write(row, 0, label, "cell", "text")
+        page.write(row, 1, value, "cell", style, "engine")
+    if not rows:
+        page.write(1, 0, "No option holds the targets; see the sheet Infeasible.", "label")
+    page.sheet.print_area(0, 0, max(len(rows), 1), len(WIDTHS) - 1)
 
 
 def _one(s: Sheet, place: int, rank: int, inputs: InputCells, option: OptionCells) -> FleetCells:

@@ -68,7 +68,7 @@ class PoolCells:
 
     plan: PoolPlan
     found: Found
-    step: StepSheet
+    step: StepSheet | None
     work: tuple[X, X] = field(default_factory=lambda: (x(0.0), x(0.0)))
     """Replica seconds of a request in prefill and decode (one pool)."""
 
@@ -140,7 +140,8 @@ class OptionSheet:
         self.demand = replace(self.demand, targets=targets, whole_level=whole)
 
     def _step(self, pool: PoolPlan, context: X, spread: X) -> StepSheet:
-        step = StepSheet(self.board, pool.deployment, pool.hardware, pool.budget)
+        step = StepSheet(self.board, pool.deployment, pool.hardware, pool.budget,
+                         f"{pool.role}_{self.rank}")
         step.write(context, spread)
         return step
 
@@ -175,7 +176,7 @@ class OptionSheet:
         b.heading("Replicas", "The search stands to the right: each column asks one rate.")
         ceiling = b.line("No replica carries more than", 1.02 * most(highest(
             (t.cap.all <= step.memory_cap) * chain.ceiling.all), 1e-9), "1/s", "", "three")
-        found = size(rows, pool.load, ceiling, ask)
+        found = size(rows, pool.load, ceiling, ask, f"serve_{self.rank}")
         peak = found.peak
         assert peak.wait is not None
         first = FirstToken(peak.wait.busy, peak.wait.mean, peak.wait.second, peak.shape,
@@ -208,11 +209,19 @@ class OptionSheet:
     def _work(self, t: Tables, peak: Asked) -> tuple[X, X]:
         """Seconds of a replica per request in prefill and decode (``cost.request_work_s``)."""
         b, running = self.board, peak.cells["running"]
-        place = place_below(most(nearest(running), 1.0), t.n.all)
+        b.heading("Time of a request")
+        n = b.line("Running sequences, to the nearest", most(nearest(running), 1.0), "", "",
+                   "count")
+        rows = len(t.n.value)
+        place = b.line("Row below it", least(place_below(n, t.n.all), max(rows - 1.0, 1.0)), "",
+                       "", "count")
+        low, high = pick(t.n.all, place), pick(t.n.all, place + 1.0)
+        first, second = pick(t.seconds.all, place), pick(t.seconds.all, place + 1.0)
+        step = b.line("Step then", first + (n - low) / (high - low) * (second - first)
+                      if rows > 1 else first, "s", "", "six")
         prefill = b.line("Prefill of a request", t.moments["service1"], "s", "", "six",
                          name=f"prefill_work_{self.rank}")
-        decode = b.line("Decode of a request", self.output.mean * pick(t.seconds.all, place)
-                        / most(pick(t.n.all, place), 1.0), "s", "", "six",
+        decode = b.line("Decode of a request", self.output.mean * step / n, "s", "", "six",
                         name=f"decode_work_{self.rank}")
         return prefill, decode
 
@@ -247,7 +256,7 @@ class OptionSheet:
         b.heading("Replicas", "The search stands to the right: each column asks one rate.")
         ceiling = b.line("No decode replica carries more than", 1.02 * most(highest(
             (t.cap.all <= step.memory_cap) * chain.ceiling.all), 1e-9), "1/s", "", "three")
-        found = size(rows, decode.load, ceiling, ask)
+        found = size(rows, decode.load, ceiling, ask, f"decode_{self.rank}")
         admission, handover, share = self._handover(t, chain, found.peak, wire, p, whole_, prefill)
         first, sized = self._prefill(p, prefill, admission, handover, share, sends, rows)
         levels = (self.demand.targets.ttft_level, self.demand.targets.tpot_level,
@@ -332,7 +341,7 @@ class OptionSheet:
                          inside >= targets.ttft_level - BARELY)
             return one, put("Holds", when(tests, 1.0, 0.0))
 
-        found = size(rows, pool.load, ceiling, ask, limited=False)
+        found = size(rows, pool.load, ceiling, ask, f"prefill_{self.rank}", limited=False)
         peak = found.peak
         assert peak.wait is not None
         first = FirstToken(peak.wait.busy, peak.wait.mean, peak.wait.second, peak.shape,

@@ -7,7 +7,21 @@ from dataclasses import dataclass
 
 from planner.queueing import PERCENTILES
 from planner.workbook.live.board import Board, Column
-from planner.workbook.live.expr import X, gamma, most, normal, total, when, x
+from planner.workbook.live.expr import (
+    X,
+    both,
+    gamma,
+    highest,
+    least,
+    lowest,
+    most,
+    normal,
+    sqrt,
+    total,
+    when,
+    whole,
+    x,
+)
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
 from planner.workbook.live.search import Asked, Chain
@@ -113,7 +127,7 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     levels : tuple of X
         Level of the target of TTFT, of TPOT, and of the whole request.
     """
-    c = one.cells
+    c, t = one.cells, chain.tables
     if "tokens" not in c:
         chain.reached(one, c["tpot"])
     reached = token_columns(chain, one)
@@ -145,22 +159,26 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         at = [lev if level is None else x(level) for lev in levels]
         cells = [board.put(rows[f"Level for {n}"], column, lev, "cell", "percent1")
                  for n, lev in zip(("TTFT", "TPOT", "whole request"), at, strict=True)]
-        ttft.append(board.put(place, column, _halve(
-            board, start, column, span, first.within, cells[0], HALVINGS), "cell", "six"))
+        found = _halve(board, start, column, span, first.within, cells[0], HALVINGS)
+        ttft.append(board.put(place, column, _read_off(
+            board, start + 4 * HALVINGS + 5, column, first, found, cells[0]), "cell", "six",
+            name="" if level is not None else f"ttft_s_{t.tag}"))
         tpot.append(board.put(rows["Time per output token [s]"], column, _halve(
             board, start + HALVINGS + 1, column, wide, reached, cells[1], HALVINGS), "cell",
-            "six"))
+            "six", name="" if level is not None else f"tpot_s_{t.tag}"))
         if level is None:
             same = (_halve_again(board, start + 2 * HALVINGS + 2, column, span, first.within,
                                  cells[2], wide, reached))
             e2e.append(board.put(rows["Whole request [s]"], column, same[0] + same[1] * most(
-                output.quantile(cells[2]) - 1.0, 0.0), "cell", "six"))
+                output.quantile(cells[2]) - 1.0, 0.0), "cell", "six", name=f"e2e_s_{t.tag}"))
         else:
             e2e.append(board.put(rows["Whole request [s]"], column, ttft[-1] + tpot[-1] * most(
                 output.quantile(cells[2]) - 1.0, 0.0), "cell", "six"))
     for row, text in ((start, "Tries of TTFT [s]"), (start + HALVINGS + 1, "Tries of TPOT [s]")):
         board.page.write(row, 0, text, "cell", "text")
-    board.row = start + 4 * HALVINGS + 4
+    for i, text in enumerate(READING):
+        board.page.write(start + 4 * HALVINGS + 5 + i, 0, text, "cell", "text")
+    board.row = start + 4 * HALVINGS + 6 + len(READING)
     return Seen(ttft, tpot, e2e, c["running"])
 
 
@@ -180,6 +198,46 @@ def _halve(board: Board, row: int, column: int, span: X, reached: Callable[[X], 
         at = board.put(row + i - 1, column, at + when(below, 1.0, -1.0) * span / float(2**i),
                        "cell", "six")
     return at
+
+
+READING = ("Shortest latency [s]", "Longest latency [s]", "Range of waits [s]",
+           "Grid point below, even", "Grid point above, even", "Grid point below, from shortest",
+           "Grid point above, from shortest", "Grid point below, from longest",
+           "Grid point above, from longest", "Latency below", "Latency above",
+           "Grid point below", "Grid point above", "Share at it", "Share at the one above")
+"""Rows of :func:`_read_off`."""
+GRID = 79.0
+"""Steps of the grids of ``queueing.sum_percentiles``."""
+
+
+def _read_off(board: Board, row: int, column: int, first: FirstToken, at: X, level: X) -> X:
+    """The percentile as the planner reads it: linear between the grid points beside it."""
+    rows = iter(range(row, row + len(READING)))
+
+    def put(e: X) -> X:
+        return board.put(next(rows), column, e, "cell", "six")
+
+    low = put(first.offset + lowest(first.ranges))
+    high = put(first.offset + highest(first.ranges))
+    reach = put(12.0 * (first.mean_wait + sqrt(first.second)) / most(first.busy, 1e-9))
+    width = (high - low) / GRID
+    step = whole((at - low) / most(width, 1e-12))
+    even = (put(when(high > low, least(low + step * width, high), low)),
+            put(when(both(high > low, at < high), low + (step + 1.0) * width, 1e9)))
+    points = [even]
+    for start in (low, high):
+        turn = whole(GRID * (most(at - start, 0.0) / most(reach, 1e-12)) ** (1.0 / 3.0))
+        points.append((put(when(at >= start, start + reach * (turn / GRID) ** 3, 0.0)),
+                       put(when(at >= start, start + reach * ((turn + 1.0) / GRID) ** 3, start))))
+    here = first.offset + first.ranges
+    points.append((put(highest((here <= at) * here)), put(lowest(
+        here * (1.0 - 1e-9) + 1e9 * (here <= at)))))
+    below = put(most(*(p[0] for p in points)))
+    above = put(most(least(*(p[1] for p in points)), below))
+    share = put(first.within(below))
+    more = put(first.within(above))
+    part = (level - 1e-9 - share) / most(more - share, 1e-12)
+    return below + (above - below) * least(most(part, 0.0), 1.0)
 
 
 def _halve_again(board: Board, row: int, column: int, span: X, within: Callable[[X], X], level: X,

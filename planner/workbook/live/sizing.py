@@ -38,7 +38,7 @@ def arrival_cv2(load: Load, replicas: X) -> X:
     return 1.0 + (square(load.cv) - 1.0) / most(replicas, 1.0)
 
 
-def size(rows: Rows, load: Load, ceiling: X, ask: Ask, limited: bool = True) -> Found:
+def size(rows: Rows, load: Load, ceiling: X, ask: Ask, tag: str, limited: bool = True) -> Found:
     """Write the columns of the search.
 
     Parameters
@@ -47,11 +47,12 @@ def size(rows: Rows, load: Load, ceiling: X, ask: Ask, limited: bool = True) -> 
         [1/s] no replica carries more.
     ask : callable
         Writes one column and says whether its rate holds.
+    tag : str
+        End of the names of the results.
     limited : bool
         Whether the columns search a batch limit, which the last one takes over.
     """
     board = rows.board
-    labels = {0: "No load"}
     wanted = load.rate / load.utilization
     low, high = ceiling / float(2**OCTAVES), ceiling
     one, holds = _column(rows, 1, "Lowest", low, load, wanted, ask)
@@ -79,9 +80,11 @@ def size(rows: Rows, load: Load, ceiling: X, ask: Ask, limited: bool = True) -> 
                         limit if limit is not None else x(1.0))
     replicas = board.line("Replicas that carry the peak", when(
         both(idle > 0.0, holds > 0.0, count <= load.limit), count, 0.0), "",
-        "0: no number of replicas within the limits holds the targets", "count")
-    del labels
-    return Found(replicas, low_cell, planned, peak)
+        "0: no number of replicas within the limits holds the targets", "count",
+        name=f"replicas_found_{tag}")
+    highest = board.line("Highest rate of a replica", low_cell, "1/s",
+                         "at which every target holds", "six", name=f"highest_found_{tag}")
+    return Found(replicas, highest, planned, peak)
 
 
 def _title(rows: Rows, place: int, title: str) -> None:

@@ -7,6 +7,7 @@ does not depend on them one constant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from planner.memory import MemoryBudget, stage_share
 from planner.precision import FORMATS, Format
 from planner.roofline import ACTIVATION_BYTES, Deployment, StepModel
 from planner.workbook.live.board import Board
-from planner.workbook.live.expr import X, least, most, round_up, sqrt, when, whole, x
+from planner.workbook.live.expr import X, exp, least, most, round_up, sqrt, when, whole, x
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +62,7 @@ class Experts:
     """Routed experts of one format."""
 
     idle: X
-    """Share of the experts that one token leaves alone."""
+    """ln of the share of the experts that one token leaves alone."""
     active: float
     experts: int
     per_row: X
@@ -88,6 +89,7 @@ class StepSheet:
     deployment: Deployment
     hardware: Hardware
     budget: MemoryBudget
+    tag: str = ""
     gemms: list[Gemm] = field(default_factory=list)
     head: Gemm | None = None
     experts: list[Experts] = field(default_factory=list)
@@ -167,7 +169,7 @@ class StepSheet:
         read = board.line(f"Experts {fmt.name}: reading all",
                           held * (fmt.bytes_per_value / (layout.tensor * layout.data)) * load
                           / (self.hardware.bandwidth * engine["expert_mbu"]), "s", "", "science")
-        return Experts(x(1.0 - active / experts), float(active), experts, per, read)
+        return Experts(x(math.log(1.0 - active / experts) if active < experts else -700.0), float(active), experts, per, read)
 
     def _streams(self) -> None:
         board, d, engine = self.board, self.deployment, self.hardware.engine
@@ -271,7 +273,8 @@ class StepSheet:
             (budget.weights_bytes + budget.activation_bytes + budget.runtime_bytes
              + budget.graph_bytes) / 2**30, "GiB", "from the model, the layout and the profile",
             "two", "engine")
-        self.pool_gib = board.line("KV pool", usable - taken, "GiB", "", "two")
+        self.pool_gib = board.line("KV pool", usable - taken, "GiB", "", "two",
+                                   name=f"kv_pool_gib_{self.tag}")
         mean = board.line("Cache of one running sequence", self.mean_bytes / 2**30, "GiB",
                           "at the mean context", "six")
         edge = x(d.llm.state_bytes_per_sequence / d.layout.tensor)
@@ -287,7 +290,8 @@ class StepSheet:
         root = (sqrt(swing ** 2 + 4.0 * mean * held) - swing) / (2.0 * most(mean, 1e-12))
         self.memory_cap = board.line("Most sequences that fit", when(
             self.pool_gib > 0.0, least(whole(root ** 2) * float(d.layout.data), 1e6), 0.0), "",
-            "n m + 2.326 √n s ≤ pool", "count")
+            "n m + 2.326 √n s ≤ pool", "count",
+            name=f"most_sequences_{self.tag}")
 
     # -- a step ---------------------------------------------------------------------------------
 
@@ -310,7 +314,7 @@ class StepSheet:
         """Share of the experts that are touched, and a function's rows per touched expert."""
         every = tokens if self.deployment.layout.data == 1 else (
             tokens * float(self.deployment.layout.data))
-        hit = 1.0 - one.idle ** every
+        hit = 1.0 - exp(one.idle * every)
         return hit, every * one.active / most(hit * float(one.experts), 1e-12)
 
     def expert_time(self, one: Experts, tokens: X, hit: X, rows: X) -> X:
