@@ -28,6 +28,7 @@ from planner.workbook.live.present import figures
 from planner.workbook.plan import Plan
 from planner.workbook.styles import FONT, FONT_SIZE, Styles
 
+
 def write_plan(document: Mapping[str, Any], points: Mapping[str, Any],
                snapshot: Mapping[str, Any]) -> bytes:
     """A stored plan as an Excel workbook.

@@ -18,7 +18,7 @@ from planner.api.plan_service import make
 from planner.catalog.shipped import shipped_catalog
 from planner.points import COLUMNS
 from planner.workbook import write_plan
-from planner.workbook.inputs import NAME as INPUTS
+from planner.workbook.live.inputs import NAME as INPUTS
 from planner.workbook.summary import NAME as SUMMARY
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "nomenclature.md"

@@ -11,7 +11,7 @@ from planner.workbook.layout import lines, set_up
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, both, total, when, words, x
 from planner.workbook.live.fleet import FleetCells
-from planner.workbook.live.inputs import InputCells
+from planner.workbook.live.inputs import InputCells, spread_fits
 from planner.workbook.plan import Plan
 from planner.workload import MAX_P95_OVER_MEAN
 
@@ -87,8 +87,7 @@ def _checks(plan: Plan, inputs: InputCells, fleets: dict[int, FleetCells]) -> An
     for name, source in (("Prompt", inputs.prompt), ("Output", inputs.output)):
         ratio = source.p95 / source.mean
         yield (f"{name} tokens: 95th percentile over mean", ratio, MAX_P95_OVER_MEAN,
-               when(both(ratio >= 1.0 - 1e-9, ratio <= MAX_P95_OVER_MEAN), 1.0, 0.0)
-               if not source.listed else when(source.p95 > 0.0, 1.0, 0.0),
+               when(spread_fits(source), 1.0, 0.0),
                "no log-normal has a 95th percentile below its mean or above 3.87 times it; "
                "the planner refuses it")
     used = inputs.utilization

@@ -94,10 +94,11 @@ class X:
 
 def _divided(a: Any, b: Any) -> Any:
     """``a / b``, 0 where a spreadsheet would show an error (such cells are guarded by IF)."""
+    if isinstance(b, float) and not np.ndim(a):
+        return a / b if b else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.divide(a, b)
-    return np.where(np.isfinite(found), found, 0.0) if np.ndim(found) else (
-        float(found) if np.isfinite(found) else 0.0)
+        found = np.asarray(np.divide(a, b))
+    return np.where(np.isfinite(found), found, 0.0)
 
 
 def x(value: Any) -> X:
@@ -140,6 +141,11 @@ def sqrt(a: Any) -> X:
     """Square root."""
     a = x(a)
     return _call("SQRT", np.sqrt(a.value), a)
+
+
+def absolute(a: X) -> X:
+    """Size of a number, row by row."""
+    return _call("ABS", np.abs(a.value), a)
 
 
 def whole(a: Any) -> X:

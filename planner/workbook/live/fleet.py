@@ -111,7 +111,7 @@ def nothing(page: Page, plan: Plan) -> None:
 def _one(s: Sheet, place: int, rank: int, inputs: InputCells, option: OptionCells) -> FleetCells:
     r = str(rank)
     parts: dict[str, X] = {}
-    per_region, replicas, tests = x(0.0), x(0.0), []
+    per_region, replicas, tests = x(0.0), x(0.0), [inputs.allowed > 0.0]
     kinds: dict[str, list[tuple[PoolCells, X]]] = {}
     for pool in option.pools:
         role, layout = pool.plan.role, pool.plan.deployment.layout

@@ -13,15 +13,15 @@ from planner.units import bytes_to_gb, bytes_to_gib, s_to_ms
 from planner.workbook import words
 from planner.workbook.layout import clean, lines, number
 from planner.workbook.live.board import Board
-from planner.workbook.live.expr import X, as_number, is_number, when, x
+from planner.workbook.live.expr import X, as_number, both, is_number, when, x
 from planner.workbook.live.lengths import LengthInputs
 from planner.workbook.live.onepool import NEVER_S, Targets
 from planner.workbook.live.step import Hardware
 from planner.workbook.plan import Plan, Row, lengths_of
-from planner.workload import Z95, Lengths
+from planner.workload import MAX_P95_OVER_MEAN, Z95, Lengths
 
 NAME = "Inputs"
-WIDTHS = (32, 15, 18, 32, 28, 12, 62)
+WIDTHS = (30, 13, 16, 31, 26, 11, 60)
 HEADER = ("Input", "Value", "Unit", "Cell name", "Source", "As of", "Note")
 GPU_FIELDS = (
     ("memory_gib", "Memory", "GiB", lambda g: bytes_to_gib(g.memory_bytes)),
@@ -73,8 +73,8 @@ class InputCells:
     max_gpus: X
     hours: X
     growth: X
-    months: X
     price_cut: X
+    allowed: X
     hardware: dict[tuple[str, str], Hardware] = field(default_factory=dict)
     prices: dict[tuple[int, str], X] = field(default_factory=dict)
     """USD per GPU-hour by option rank and GPU slug."""
@@ -199,8 +199,12 @@ def write(board: Board, plan: Plan, hardware: list[tuple[Gpu, EngineProfile, flo
     max_gpus = s.line("Most GPUs", limits.get("max_gpus", 4096), "", "in_max_gpus", "count",
                       "request", "", "more are no answer", WHOLE)
     cells = InputCells(rate, day_share, prompt, output, hit, cv, targets, whole_level, used,
-                       spares, region_cell, max_gpus, x(730.0), x(0.0), x(24.0), x(0.0))
+                       spares, region_cell, max_gpus, x(730.0), x(0.0), x(0.0), x(1.0))
     _money(s, plan, priced, cells)
+    cells.allowed = s.line("Inputs are allowed", when(both(
+        rate > 0.0, hit >= 0.0, hit < 1.0, cv >= 0.0, used > 0.0, used <= 1.0, spread_fits(prompt),
+        spread_fits(output)), 1.0, 0.0), "1 = yes", "inputs_allowed", "count", "calculated", "",
+        "0: the planner would refuse them; the sheet Checks says which")
     for place, (gpu, profile, share) in enumerate(hardware, start=1):
         cells.hardware[gpu.slug, profile.slug] = _hardware(s, plan, place, gpu, profile, share)
     s.block("What was tried (engine results)")
@@ -209,6 +213,17 @@ def write(board: Board, plan: Plan, hardware: list[tuple[Gpu, EngineProfile, flo
     board.page.sheet.print_area(0, 0, board.row - 1, len(WIDTHS) - 1)
     cells.kept = s.kept
     return cells
+
+
+def spread_fits(source: LengthInputs) -> X:
+    """Whether a mean and a 95th percentile belong to a log-normal, or to the list given."""
+    ratio = source.p95 / source.mean
+    inside = both(ratio >= 1.0 - 1e-9, ratio <= MAX_P95_OVER_MEAN, source.mean >= 1.0)
+    if not source.listed:
+        return inside
+    given = source.p95.is_(source.given_p95)
+    value = float(inside.value > 0 or given.value > 0)
+    return X(f"OR({inside.text},{given.text})", value)
 
 
 def _peak(plan: Plan, regions: int) -> float:
@@ -238,7 +253,7 @@ def _mean_share(plan: Plan, workload: Row) -> float:
 
 def _length(s: InputSheet, plan: Plan, which: str, title: str) -> LengthInputs:
     """Mean and 95th percentile; a constant's percentile follows its mean."""
-    form = (plan.request.get("workload") or {}).get(f"{which}_tokens")
+    form = (plan.request.get("workload") or {}).get(f"{which}_tokens") or 1
     given: Lengths = lengths_of(form)
     mean_value, p95_value = plan.tokens(which)
     mean_value = given.mean if mean_value is None else mean_value
@@ -317,6 +332,8 @@ def _money(s: InputSheet, plan: Plan, priced: list[tuple[int, Row]], cells: Inpu
                 label, None if value is None else float(value), "USD per GPU-hour", name, "price",
                 clean((row or {}).get("source") or "none"), clean((row or {}).get("as_of") or ""),
                 note)
+        if len(slugs) > 1 and rank == 1:
+            _average(s, option)
     cells.hours = s.line("Hours per month", float(
         pricing.get("utilization_hours_per_month") or 730.0), "h", "in_hours_per_month", "figure",
         "request", "", "365 days / 12 = 730", POSITIVE)
@@ -326,6 +343,16 @@ def _money(s: InputSheet, plan: Plan, priced: list[tuple[int, Row]], cells: Inpu
     cells.price_cut = s.line("Price change per month", 0.0, "share", "in_price_change_per_month",
                              "percent1", "assumed", "", "of the price of a GPU-hour", between(
                                  -0.9, 5, "Price change", "-90 % to 500 % a month."), False)
+
+
+def _average(s: InputSheet, option: Row) -> None:
+    """The average price of two kinds of GPU, by the fleet as it is."""
+    hourly, gpus = number(option.get("usd_per_hour")), number(option.get("gpus"))
+    if hourly is None or not gpus or not (s.plan.snapshot.get("model") or {}).get("record"):
+        return
+    s.line("Price, average", X("IF(gpus_1>0,hourly_1/gpus_1,0)", hourly / gpus),
+           "USD per GPU-hour", "in_usd_per_gpu_hour", "price", "calculated", "",
+           "over all GPUs of the recommended option; change the two prices above")
 
 
 def _price_name(rank: int, option: Row, slugs: list[Any], slug: Any) -> str:

@@ -14,28 +14,14 @@ from typing import Any
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
-from planner.queueing import WINDOW_TOKENS
 from planner.setups.base import cap_sequence
-from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
-from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
-from planner.setups.disaggregated import ADMISSION_SHARE
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
-    both,
-    exp,
-    gamma,
-    highest,
     least,
-    ln,
     most,
-    normal,
-    pick,
-    place_below,
-    sqrt,
     square,
     total,
-    when,
     x,
 )
 from planner.workbook.live.lengths import LengthRows

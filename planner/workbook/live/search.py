@@ -14,6 +14,7 @@ from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import (
     X,
+    absolute,
     both,
     exp,
     gamma,
@@ -33,7 +34,6 @@ from planner.workbook.live.expr import (
 )
 from planner.workbook.live.onepool import (
     FAR,
-    HALVINGS,
     Tables,
     Targets,
     Wait,
@@ -229,8 +229,12 @@ class Chain:
         """Time per output token of each row of batch sizes, as ranges."""
         t, c = self.tables, one.cells
         if self.kind == "chunked":
-            return t.seconds.all / (1.0 - c["demand"] * t.extra["per_token"].all)
+            return t.seconds.all / self.left(one, t.extra["per_token"].all)
         return t.seconds.all if self.kind == "decode" else t.seconds.all / c["slow"]
+
+    def left(self, one: Asked, per_token: X) -> X:
+        """Share of time that prompts leave; rows where it is negative are never counted."""
+        return absolute(1.0 - one.cells["demand"] * per_token)
 
     def sigma(self, one: Asked, tpot: X, per_token: X | None, variance: X | None) -> X:
         """Standard deviation of a request's TPOT around that of its batch size."""
@@ -254,7 +258,7 @@ class Chain:
         open_e = both(caps <= self._most_sequences(), one.rate < X(f"${rate}", self.ceiling.value))
         if self.kind == "chunked":
             per_c: X | None = t.extra["cap_per_token"].each
-            mine = step / (1.0 - c["demand"] * t.extra["cap_per_token"].each)
+            mine = step / self.left(one, t.extra["cap_per_token"].each)
             weight = exp(pick_each(c["logs"], self.place) - c["top"])
         else:
             per_c = None

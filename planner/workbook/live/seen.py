@@ -82,8 +82,7 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
     """Columns of the batch sizes at the peak; the share of tokens within a TPOT by them."""
     t, c = chain.tables, one.cells
     per = t.extra["per_token"].each if chain.kind == "chunked" else None
-    slow = {"chunked": 1.0 - c.get("demand", x(0.0)) * (per if per is not None else x(0.0)),
-            "colocated": c.get("slow", x(1.0))}.get(chain.kind)
+    slow = c.get("slow") if per is None else chain.left(one, per)
     tpot = t.board.named(t._sized("TPOT at the peak [s]", t.seconds.each if slow is None
                                   else t.seconds.each / slow, "six"), f"tpot_{t.tag}")
     weight = chain.weights(one)

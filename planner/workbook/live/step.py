@@ -8,7 +8,7 @@ does not depend on them one constant.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from planner.collectives import all_reduce_wire_bytes, all_to_all_wire_bytes
@@ -336,7 +336,7 @@ class StepSheet:
         """Factor of the decodes: attention and collectives."""
         return self.decode if self.comm.text == "0" else self.decode + self.comm
 
-    def prefill_attention(self, pairs: list[X], kept: list[X | None], tokens: X,
+    def prefill_attention(self, pairs: Sequence[X], kept: Sequence[X | None], tokens: X,
                           prompts: X | None = None) -> X:
         """Time [s] of the attention of prompts: pairs on one side, entries on the other."""
         work, read = x(0.0), x(0.0)
