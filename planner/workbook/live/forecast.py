@@ -124,8 +124,8 @@ def sensitivity(board: Board, title: str, inputs: InputCells, fleets: dict[int, 
     set_up(page, title, SENSITIVITY, pages_high=1)
     page.widths((34, *(12,) * 8))
     page.write(0, 0, "Sensitivity", "heading")
-    page.write(1, 0, "All cells calculate. Other inputs (lengths, targets, factors): change them on "
-               "the sheet Inputs and look at the Summary.", "label")
+    page.write(1, 0, "All cells calculate. Other inputs (lengths, targets, factors): change them "
+               "on the sheet Inputs and look at the Summary.", "label")
     page.sheet.freeze_panes(2, 1)
     board.row = 3
     if not fleets:
@@ -133,26 +133,34 @@ def sensitivity(board: Board, title: str, inputs: InputCells, fleets: dict[int, 
         page.sheet.print_area(0, 0, 4, 8)
         return
     for rank, found in fleets.items():
-        short = "Recommended" if rank == 1 else "Runner-up"
-        counter = Counter(inputs, found)
-        _block(board, f"{short}: the rate changes", "Rate × ", FACTORS, (
-            ("Requests per second [1/s]", lambda f: inputs.rate * f, "two"),
-            ("GPUs", lambda f: counter.gpus(inputs.rate * f), "count"),
-            ("Cost per month [USD]", lambda f: counter.hourly(counter.gpus(inputs.rate * f))
-             * inputs.hours, "count")))
-        if rank > 1:
-            continue
-        _table(board, "Recommended: GPUs by target utilisation and rate", "Target utilisation",
-               [(u, lambda f, v: counter.gpus(inputs.rate * f, v)) for u in UTILIZATIONS],
-               "percent", "count")
-        _table(board, "Recommended: GPUs by spare replicas and rate", "Spare replicas",
-               [(float(n), lambda f, v: counter.gpus(inputs.rate * f, None, v))
-                for n in SPARES], "count", "count")
-        if found.hourly is not None:
-            _table(board, "Recommended: cost per month [USD] by price and rate", "Price ×",
-                   [(p, lambda f, v: counter.hourly(counter.gpus(inputs.rate * f))
-                     * inputs.hours * v) for p in PRICES], "two", "count")
+        _rates(board, inputs, Counter(inputs, found),
+               "Recommended" if rank == 1 else "Runner-up")
+    if 1 in fleets:
+        _crossed(board, inputs, Counter(inputs, fleets[1]))
     page.sheet.print_area(0, 0, board.row, 8)
+
+
+def _rates(board: Board, inputs: InputCells, counter: Counter, short: str) -> None:
+    """GPUs and money of one option at multiples of the rate."""
+    _block(board, f"{short}: the rate changes", "Rate × ", FACTORS, (
+        ("Requests per second [1/s]", lambda f: inputs.rate * f, "two"),
+        ("GPUs", lambda f: counter.gpus(inputs.rate * f), "count"),
+        ("Cost per month [USD]", lambda f: counter.hourly(counter.gpus(inputs.rate * f))
+         * inputs.hours, "count")))
+
+
+def _crossed(board: Board, inputs: InputCells, counter: Counter) -> None:
+    """The recommended option by the rate and a second quantity."""
+    _table(board, "Recommended: GPUs by target utilisation and rate", "Target utilisation",
+           [(u, lambda f, v: counter.gpus(inputs.rate * f, v)) for u in UTILIZATIONS],
+           "percent", "count")
+    _table(board, "Recommended: GPUs by spare replicas and rate", "Spare replicas",
+           [(float(n), lambda f, v: counter.gpus(inputs.rate * f, None, v)) for n in SPARES],
+           "count", "count")
+    if counter.found.hourly is not None:
+        _table(board, "Recommended: cost per month [USD] by price and rate", "Price ×",
+               [(p, lambda f, v: counter.hourly(counter.gpus(inputs.rate * f)) * inputs.hours * v)
+                for p in PRICES], "two", "count")
 
 
 def _block(board: Board, title: str, prefix: str, factors: tuple[float, ...],

@@ -16,8 +16,8 @@ from planner.workbook.live.sizing import Found
 from planner.workbook.operating_points import columns_of
 from planner.workbook.plan import Plan, Row
 
-WHY = ("This set-up (or target, or fidelity) is not written as formulas: capacity and latencies are "
-       "engine results. Replicas, GPUs and money still follow from the rate, the target "
+WHY = ("This set-up (or target, or fidelity) is not written as formulas: capacity and latencies "
+       "are engine results. Replicas, GPUs and money still follow from the rate, the target "
        "utilisation, spares and prices.")
 
 

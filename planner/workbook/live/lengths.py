@@ -151,6 +151,7 @@ def _columns(board: Board, top: int, first: int, source: LengthInputs, sigma: X,
         shares = when(keeps, listed_share.each, share_e)
     tokens = board.down(top, first, tokens_e, count, "cell", "one")
     share = board.down(top, first + 1, shares, count, "cell", "small")
-    reached = board.down(top, first + 2, X(f"N(${xl_col_to_name(first + 2)}{{p}})+${share.letter}{{r}}",
+    above_it = f"${xl_col_to_name(first + 2)}{{p}}"
+    reached = board.down(top, first + 2, X(f"N({above_it})+${share.letter}{{r}}",
                                            np.cumsum(share.value)), count, "cell", "small")
     return tokens, share, reached

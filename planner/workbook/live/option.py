@@ -131,8 +131,10 @@ class OptionSheet:
 
         ttft, ttft_level = pair("First token", given.ttft, given.ttft_level)
         tpot, tpot_level = pair("Token", given.tpot, given.tpot_level)
-        assert ttft is not None and ttft_level is not None
-        assert tpot is not None and tpot_level is not None
+        assert ttft is not None
+        assert ttft_level is not None
+        assert tpot is not None
+        assert tpot_level is not None
         e2e = pair("Whole request", given.e2e, given.e2e_level)
         itl = pair("Gap", given.itl, given.itl_level)
         targets = Targets(ttft, ttft_level, tpot, tpot_level, *e2e, *itl)

@@ -367,8 +367,9 @@ class Chain:
         per = put("Extra per prompt token then [s]", most(mixed - step, 0.0) / chunk)
         full = put("Full step then [s]", step + per * space)
         unit = put("Service per prompt token [s]", full / space * t.moments["occupancy"])
-        wait, c["rho"] = mg1(put, one.rate, unit * t.moments["new"], square(unit) * t.moments["new2"],
-                      unit ** 3 * t.moments["new3"], one.cv2)
+        wait, c["rho"] = mg1(put, one.rate, unit * t.moments["new"],
+                             square(unit) * t.moments["new2"], unit ** 3 * t.moments["new3"],
+                             one.cv2)
         load = least(c["demand"] * per, 0.95)
         one.offset = put("Rest of the step and request overhead [s]", CHUNK_RESIDUAL * step
                          / (1.0 - load) + engine["request_ms"] * 0.001)

@@ -10,7 +10,8 @@ from planner.workbook.live.onepool import FAR, OCTAVES, STEPS, Load
 from planner.workbook.live.search import Asked, Rows, Scalars
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
-"""A column, a rate, an arrival CV² and a batch limit (or none) to the column and whether it holds."""
+"""From a column, a rate, an arrival CV² and a batch limit (or none) to the cells of the column and
+whether the rate holds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +55,7 @@ def size(rows: Rows, load: Load, ceiling: X, ask: Ask, tag: str, limited: bool =
     """
     board = rows.board
     wanted = load.rate / load.utilization
-    low, high = ceiling / float(2**OCTAVES), ceiling
+    low = ceiling / float(2**OCTAVES)
     one, holds = _column(rows, 1, "Lowest", low, load, wanted, ask)
     idle = holds
     low_cell, high_cell = one.rate, rows.board_put("Highest rate not known to hold",

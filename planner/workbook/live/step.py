@@ -169,7 +169,8 @@ class StepSheet:
         read = board.line(f"Experts {fmt.name}: reading all",
                           held * (fmt.bytes_per_value / (layout.tensor * layout.data)) * load
                           / (self.hardware.bandwidth * engine["expert_mbu"]), "s", "", "science")
-        return Experts(x(math.log(1.0 - active / experts) if active < experts else -700.0), float(active), experts, per, read)
+        idle = math.log(1.0 - active / experts) if active < experts else -700.0
+        return Experts(x(idle), float(active), experts, per, read)
 
     def _streams(self) -> None:
         board, d, engine = self.board, self.deployment, self.hardware.engine
