@@ -323,7 +323,8 @@ def set_up(page: Page, name: str, sheet: str, pages_high: int = 0) -> None:
     page.sheet.fit_to_pages(1, pages_high)
     page.sheet.hide_gridlines(2)
     safe = _header_text(name)
-    page.sheet.set_header(f'&L&"Arial,Regular"{safe}&R&"Arial,Regular"{sheet}')
+    page.sheet.set_header(f'&L&"Arial,Regular"{safe}&R&"Arial,Regular"'
+                          f'{sheet.replace("&", "&&")}')
     page.sheet.set_footer('&L&"Arial,Regular"LLM inference capacity plan'
                           '&R&"Arial,Regular"Page &P of &N')
 

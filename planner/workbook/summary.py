@@ -104,7 +104,7 @@ def _head(page: Page, plan: Plan, checked: Checked) -> int:
              if plan.document.get("catalog_as_of") else ""]
     page.merge(row, 0, CHECK - 2, "  ·  ".join(p for p in parts if p), "note")
     page.write(row, CHECK - 1, "Master check", "note")
-    page.merge(row, CHECK, LAST, X("check_all", checked.verdict.value), "left", "bold")
+    page.merge(row, CHECK, LAST, X("check_all", checked.verdict.value), "note", "bold")
     page.sheet.conditional_format(row, CHECK, row, LAST, {
         "type": "formula", "criteria": f'=LEFT(${"ABCDEFGHIJKL"[CHECK]}${row + 1},2)<>"OK"',
         "format": page.mark({"bg_color": BAD_FILL, "font_color": BAD_TEXT})})
@@ -197,9 +197,8 @@ def _service_tiles(plan: Plan, best: Row) -> list[Tile]:
              "one", "out_tpot_ms"),
             ("Power of the GPUs [kW]", figure("power_kw", key("power_kw")), "one", ""),
             ("Tightest headroom", figure("tightest", tightest), "percent", ""),
-            (f"GPUs, range ({words.spaced(found.get('level')) or 'n/a'}; engine)", band, "text",
-             ""),
-            ("Limited by (engine)", words.limit(best.get("limited_by")) or None, "text", "")]
+            (f"GPUs, range ({words.spaced(found.get('level')) or 'n/a'})", band, "text", ""),
+            ("Limited by", words.limit(best.get("limited_by")) or None, "text", "")]
 
 
 def tightest(option: Row) -> float | None:

@@ -16,7 +16,7 @@ from planner.workbook.plan import Plan
 from planner.workload import MAX_P95_OVER_MEAN
 
 NAME = "Checks"
-WIDTHS = (58, 16, 16, 12, 70)
+WIDTHS = (54, 20, 20, 12, 68)
 GOOD, STALE = "OK", "OK, but engine results are stale"
 
 

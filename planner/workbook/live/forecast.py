@@ -59,7 +59,7 @@ def forecast(board: Board, title: str, inputs: InputCells, fleets: dict[int, Fle
     """Months 0 to 36: the load, GPUs and money of each option."""
     page = board.page
     set_up(page, title, FORECAST, pages_high=1)
-    page.widths((9, 13, *(12,) * 8))
+    page.widths((9, 13, *(15,) * 6))
     labels = ["Month", "Requests per second [1/s]"]
     for rank in fleets:
         short = "recommended" if rank == 1 else "runner-up"
@@ -74,7 +74,7 @@ def forecast(board: Board, title: str, inputs: InputCells, fleets: dict[int, Fle
     page.sheet.repeat_rows(3)
     if not fleets:
         page.write(4, 0, NOTHING, "label")
-        page.sheet.print_area(0, 0, 5, 9)
+        page.sheet.print_area(0, 0, 5, 7)
         return
     row, count = 4, MONTHS + 1
     month = board.values_down(row, 0, np.arange(count), "cell", "count")
@@ -110,11 +110,11 @@ def _chart(board: Board, fleets: dict[int, FleetCells], columns: list[int], row:
                 "line": {"color": NAVY if place == 0 else SERIES[2], "width": 2}})
         style_chart(chart, f"{title} by month", "Month", title, form)
         chart.set_legend({"position": "bottom"})
-        chart.set_size({"width": 460, "height": 300})
-        page.sheet.insert_chart(row + count + 1, 5 * turn, chart, {
+        chart.set_size({"width": 400, "height": 300})
+        page.sheet.insert_chart(row + count + 1, 4 * turn, chart, {
             "x_offset": 4, "description": f"Line chart of {title} by month for the recommended "
             "option and the runner-up; the figures are in the table above"})
-    page.sheet.print_area(0, 0, row + count + 17, 9)
+    page.sheet.print_area(0, 0, row + count + 17, 7)
 
 
 def sensitivity(board: Board, title: str, inputs: InputCells, fleets: dict[int, FleetCells]
@@ -122,7 +122,7 @@ def sensitivity(board: Board, title: str, inputs: InputCells, fleets: dict[int, 
     """GPUs and money at multiples of the rate, by target utilisation, spares and price."""
     page = board.page
     set_up(page, title, SENSITIVITY, pages_high=1)
-    page.widths((34, *(12,) * 8))
+    page.widths((46, *(12,) * 8))
     page.write(0, 0, "Sensitivity", "heading")
     page.write(1, 0, "All cells calculate. Other inputs (lengths, targets, factors): change them "
                "on the sheet Inputs and look at the Summary.", "label")

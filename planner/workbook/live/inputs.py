@@ -324,6 +324,10 @@ def _money(s: InputSheet, plan: Plan, priced: list[tuple[int, Row]], cells: Inpu
         slugs = list(dict.fromkeys(p.get("gpu") for p in option.get("pools") or []))
         for slug in slugs:
             row = rows.get(slug)
+            shared = cells.prices.get((1, str(slug)))
+            if shared is not None and row and shared.value == number(row.get("usd_per_gpu_hour")):
+                cells.prices[rank, str(slug)] = shared
+                continue
             name = _price_name(rank, option, slugs, slug)
             label = f"Price of {plan.gpu_name(slug)}" + (", runner-up" if rank > 1 else "")
             value = number(row.get("usd_per_gpu_hour")) if row else None
