@@ -305,8 +305,10 @@ class Tables:
         mixed = put("Step with a chunk [s]", most(seconds, self.cap_step.each), "six")
         self.extra["cap_space"], self.extra["cap_chunk"] = space, chunk
         self.extra["cap_mixed"] = mixed
-        self.extra["cap_per_token"] = put("Extra a prompt token [s]", (
+        per = self.extra["cap_per_token"] = put("Extra a prompt token [s]", (
             mixed.each - self.cap_step.each) / chunk.each, "science")
+        self.extra["cap_closed"] = put("Full at [s per token]", per.each
+                                       + self.cap_step.each / space.each, "science")
 
     def _mixed_sizes(self, caps: np.ndarray[Any, Any], ends: np.ndarray[Any, Any],
                      widths: np.ndarray[Any, Any]) -> None:

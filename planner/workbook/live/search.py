@@ -255,7 +255,10 @@ class Chain:
         surplus = self.weights(one) * t.n.all / tpot * (good - level)
         caps, step = t.cap.each, t.cap_step.each
         rate = self.ceiling.letter + "{r}"
-        open_e = both(caps <= self._most_sequences(), one.rate < X(f"${rate}", self.ceiling.value))
+        tests = [caps <= self._most_sequences(), one.rate < X(f"${rate}", self.ceiling.value)]
+        if self.kind == "chunked":
+            tests.append(c["demand"] * t.extra["cap_closed"].each < 1.0)
+        open_e = both(*tests)
         if self.kind == "chunked":
             per_c: X | None = t.extra["cap_per_token"].each
             mine = step / self.left(one, t.extra["cap_per_token"].each)
