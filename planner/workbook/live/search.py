@@ -42,6 +42,8 @@ from planner.workbook.live.onepool import (
 
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
+LEAST_WEIGHT = 1e-300
+"""A sum of weights that is 0 where a rate is far beyond what a limit carries."""
 TINY_S2 = 1e-18
 """[s^2] added to a variance that may be 0."""
 
@@ -294,8 +296,8 @@ class Chain:
         t, c = self.tables, one.cells
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{self.weights(one).at(3)})",
                    self.below @ self.weights(one).value)
-        share = weight / (1.0 - ratio) / (exp(0.0 - c["top"]) + inside
-                                          + weight * ratio / (1.0 - ratio))
+        share = weight / (1.0 - ratio) / most(
+            exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= ADMISSION_SHARE), 0.0)
         made = t.board.down(t.cap.first - 1, one.column + 24, e, len(t.cap.value), "general")
         return made.all
@@ -320,7 +322,8 @@ class Chain:
             one.rate * t.output.mean * c["tpot"] / cap) ** (1.0 / c["peak"]), 1.0 - 1e-9))
         tail = c["tail"] = put("Weight of those that wait", weight * ratio / (1.0 - ratio))
         inside = (t.end.all <= cap) * self.weights(one)
-        whole_ = c["total"] = put("All weights", exp(0.0 - c["top"]) + total(inside) + tail)
+        whole_ = c["total"] = put("All weights", most(
+            exp(0.0 - c["top"]) + total(inside) + tail, LEAST_WEIGHT))
         c["running"] = put("Running sequences, mean", (
             total(inside * t.n.all) + tail * cap) / whole_)
         c["waits"] = put("Share that waits for a place", weight / (1.0 - ratio) / whole_)
@@ -448,7 +451,8 @@ class Chain:
         if "tokens" not in c:
             put = Scalars(self.rows, one.column)
             c["last"] = put("Output of those that wait", last)
-            c["tokens"] = put("Output of all states", total(inside) + c["last"])
+            c["tokens"] = put("Output of all states", most(total(inside) + c["last"],
+                                                           LEAST_WEIGHT))
             c["last_sigma"] = put("Spread of TPOT at the limit [s]",
                                   self.sigma(one, c["tpot"], per_c, None))
         good = normal((time - tpot) / self.sigma(one, tpot, per, t.variance.all))

@@ -205,6 +205,8 @@ READING = ("Shortest latency [s]", "Longest latency [s]", "Range of waits [s]",
            "Grid point above, from longest", "Latency below", "Latency above",
            "Grid point below", "Grid point above", "Share at it", "Share at the one above")
 """Rows of :func:`_read_off`."""
+TIE_S = 1e-12
+"""[s] so that a grid point at a latency counts it, however the last digit is rounded."""
 GRID = 79.0
 """Steps of the grids of ``queueing.sum_percentiles``."""
 
@@ -233,8 +235,8 @@ def _read_off(board: Board, row: int, column: int, first: FirstToken, at: X, lev
         here * (1.0 - 1e-9) + 1e9 * (here <= at)))))
     below = put(most(*(p[0] for p in points)))
     above = put(most(least(*(p[1] for p in points)), below))
-    share = put(first.within(below))
-    more = put(first.within(above))
+    share = put(first.within(below + TIE_S))
+    more = put(first.within(above + TIE_S))
     part = (level - 1e-9 - share) / most(more - share, 1e-12)
     return below + (above - below) * least(most(part, 0.0), 1.0)
 
