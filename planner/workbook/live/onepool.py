@@ -92,18 +92,22 @@ def mg1(put: Any, rate: X, first: X, second: X, third: X, cv2: X) -> tuple[Wait,
     return Wait(least(rho * most(bursts, 1.0), 1.0), mean, square_), rho
 
 
-def bins(top: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def bins(top: int, fine: bool = False) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Upper ends and widths of the rows of batch sizes: single ones, then some of the spread.
 
     A row is not wider than 0.75 of the square root of its batch size: the number of running
-    sequences spreads by at least the square root of its mean.
+    sequences spreads by at least the square root of its mean. Where nothing but the batch size
+    moves TPOT (``fine``), rows are single to 64 and half as wide beyond.
     """
+    share, single = (0.36, 64) if fine else (0.75, 0)
     ends, widths = [], []
     n = 0
     caps = cap_sequence(top)
     for cap in (*caps, *((top,) if caps[-1] != top else ())):
         octave = 2 ** int(math.log2(max(cap - 1, 1)))
-        width = max(1, 2 ** int(math.log2(max(0.75 * math.sqrt(octave), 1.0))))
+        width = max(1, 2 ** int(math.log2(max(share * math.sqrt(octave), 1.0))))
+        if cap <= single:
+            width = 1
         while n < cap:
             step = min(width, cap - n)
             n += step
@@ -192,7 +196,7 @@ class Tables:
         """Batch limits and batch sizes with their step times."""
         b = self.board
         self.top = top
-        ends, widths = bins(top)
+        ends, widths = bins(top, fine=scale is not None)
         caps = np.array(cap_sequence(top), dtype=float)
         b.heading("Batch limits", "The limits that the planner tries.")
         b.columns(["Batch limit"])
