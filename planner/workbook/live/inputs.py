@@ -295,7 +295,7 @@ def _targets(s: InputSheet, plan: Plan, output: LengthInputs) -> tuple[Targets, 
         cell = s.line(label, None if target is None else float(target.limit_ms), "ms",
                       f"in_{metric}_ms", "figure", "request", "",
                       "a number sets a target" if target is None else
-                      "n/a: no target of this kind", None)
+                      "type n/a for no target", None)
         own = target.percentile if target is not None else 90.0
         name = f"in_{metric}_percentile"
         if own == common:
