@@ -293,9 +293,9 @@ class Tables:
             hit, _ = s.expert_seconds(one, rows.each)
             hit_c = put("Experts touched", hit, "three").each
             every = rows.each * float(s.deployment.layout.data)
-            per = put("Rows of each", every * one.active / most(hit_c * float(one.experts), 1e-12),
+            more = put("Rows of each", every * one.active / most(hit_c * float(one.experts), 1e-12),
                       "one").each
-            seconds = seconds + s.expert_time(one, rows.each, hit_c, per)
+            seconds = seconds + s.expert_time(one, rows.each, hit_c, more)
         pairs = [put("Query-entry pairs", prefill_pairs(one.stream, chunk.each, cached.each),
                      "count").each for one in s.streams]
         kept: list[X | None] = [kept_entries(one.stream, cached.each) for one in s.streams]
