@@ -71,13 +71,14 @@ class Wait:
     mean: X
     second: X
 
-    def shape_scale(self, put: Any) -> tuple[X, X]:
+    def shape_scale(self, put: Any, of: str = "") -> tuple[X, X]:
         """Gamma shape and scale of the wait of those who wait, as two cells."""
         chance = most(self.busy, 1e-15)
-        mean = put("Mean wait of those who wait [s]", most(self.mean, 1e-12) / chance)
-        swing = put("Its variance [s²]", most(self.second / chance - square(mean),
-                                             1e-6 * square(mean)))
-        return (put("Gamma shape", square(mean) / swing), put("Gamma scale [s]", swing / mean))
+        mean = put(f"Mean wait of those who wait{of} [s]", most(self.mean, 1e-12) / chance)
+        swing = put(f"Its variance{of} [s²]", most(self.second / chance - square(mean),
+                                                  1e-6 * square(mean)))
+        return (put(f"Gamma shape{of}", square(mean) / swing),
+                put(f"Gamma scale{of} [s]", swing / mean))
 
 
 def mg1(put: Any, rate: X, first: X, second: X, third: X, cv2: X) -> tuple[Wait, X]:

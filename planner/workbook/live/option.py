@@ -28,7 +28,14 @@ from planner.workbook.live.expr import (
 from planner.workbook.live.lengths import LengthInputs, LengthRows
 from planner.workbook.live.lengths import write as write_lengths
 from planner.workbook.live.onepool import Load, Tables, Targets, Wait, mg1
-from planner.workbook.live.search import BARELY, Asked, Chain, Rows, Scalars
+from planner.workbook.live.search import (
+    BARELY,
+    Asked,
+    Chain,
+    Rows,
+    Scalars,
+    share_within_both,
+)
 from planner.workbook.live.seen import FirstToken, Seen, latencies
 from planner.workbook.live.sizing import Found, size
 from planner.workbook.live.step import Hardware, StepSheet, kept_entries
@@ -336,9 +343,10 @@ class OptionSheet:
                     wait.second + admission.second + 2.0 * wait.mean * admission.mean))
             one.shape, one.scale = one.wait.shape_scale(put)
             one.latency = latency.all
-            token = FirstToken(one.wait.busy, one.wait.mean, one.wait.second, one.shape, one.scale,
-                               x(0.0), latency, share, one.wait.mean + mean)
-            inside = put("Share within the target of TTFT", token.within(targets.ttft))
+            alone = (wait.busy, *wait.shape_scale(put, " for the prefill"))
+            inside = put("Share within the target of TTFT", share_within_both(
+                share.all, targets.ttft - latency.all,
+                (one.wait.busy, one.shape, one.scale), alone))
             tests = both(p.step.memory_cap >= batch, rho < 1.0, one.rate * sends < MAX_LINK_LOAD,
                          inside >= targets.ttft_level - BARELY)
             return one, put("Holds", when(tests, 1.0, 0.0))

@@ -57,6 +57,8 @@ class Asked:
     cv2: X
     cells: dict[str, X] = field(default_factory=dict)
     wait: Wait | None = None
+    alone: tuple[X, X, X] | None = None
+    """Chance, gamma shape and scale of the wait for the prefill alone."""
     shape: X = field(default_factory=lambda: x(1.0))
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
@@ -94,6 +96,18 @@ def pick_each(column: Column | X, place: Column) -> X:
     source = column if isinstance(column, X) else column.all
     index = place.value.astype(int) - 1
     return X(f"INDEX({source.text},{place.each.text})", np.asarray(source.value)[index])
+
+
+def share_within_both(share: X, left: X, both_: tuple[X, X, X], alone: tuple[X, X, X] | None
+                      ) -> X:
+    """Share in time with both waits, never above that with the first alone
+    (``queueing.share_within_both``); ``left`` is the time [s] that a prompt may wait."""
+    def within(busy: X, shape: X, scale: X) -> X:
+        late = gamma((left > 0.0) * left, shape, scale)
+        return total(share * (left >= 0.0) * (1.0 - busy * (1.0 - late)))
+
+    found = within(*both_)
+    return found if alone is None else least(found, within(*alone))
 
 
 class Chain:
@@ -397,6 +411,7 @@ class Chain:
                      put("Wait, mean [s]", wait.mean + place_mean),
                      put("Wait, mean of squares [s²]",
                          wait.second + second + 2.0 * wait.mean * place_mean))
+        one.alone = (wait.busy, *wait.shape_scale(put, " for the prefill"))
         one.wait = both_
         one.shape, one.scale = both_.shape_scale(put)
 
@@ -405,8 +420,7 @@ class Chain:
         assert one.wait is not None
         left = limit - one.offset - one.latency
         here = share if share is not None else self.tables.prompt.share.all
-        late = gamma((left > 0.0) * left, one.shape, one.scale)
-        return total(here * (left >= 0.0) * (1.0 - one.wait.busy * (1.0 - late)))
+        return share_within_both(here, left, (one.wait.busy, one.shape, one.scale), one.alone)
 
     def holds(self, one: Asked) -> X:
         """Whether the rate holds under the limit of the column."""
