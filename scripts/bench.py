@@ -20,6 +20,8 @@ from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 REPEATS = 5
+CELLS: dict[bytes, dict[str, list[Any]]] = {}
+"""Cells of a workbook by its file, read once."""
 PATIENCE_S = 10.0
 """[s] after which a job is not repeated again."""
 
@@ -79,7 +81,24 @@ def jobs(api: Api, names: Sequence[str]) -> dict[str, Callable[[], Any]]:
             "in process, no advice": in_process(advice=False),
             "in process, with advice": in_process(advice=True), **plans,
             "estimate 10,000 steps": partial(api.post, "estimates", many_steps(10_000)),
-            "workbook chat": partial(api.get, f"plans/{plan_id}/workbook")}
+            "workbook chat": partial(api.get, f"plans/{plan_id}/workbook"),
+            "the same cells by openpyxl": partial(openpyxl_cells, api.get(
+                f"plans/{plan_id}/workbook"))}
+
+
+def openpyxl_cells(data: bytes) -> None:
+    """Write the cells of a workbook with openpyxl: formulas and values, no formats or charts."""
+    import openpyxl
+
+    if data not in CELLS:
+        book = openpyxl.load_workbook(io.BytesIO(data))
+        CELLS[data] = {s.title: list(s.iter_rows(values_only=True)) for s in book}
+    made = openpyxl.Workbook()
+    for title, rows in CELLS[data].items():
+        sheet = made.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    made.save(io.BytesIO())
 
 
 def fifty_teams() -> dict[str, Any]:

@@ -12,19 +12,31 @@ from planner.workbook.plan import Plan
 NAME = "About"
 WIDTHS = (26, 92)
 SHEETS = (
-    ("Summary", "the answer on one page, with named result cells (out_…)"),
-    ("Inputs", "what was asked, with named cells (in_…)"),
-    ("Options", "every option that holds the targets, best first"),
-    ("Advice", "what each lever would change, every one planned again"),
+    ("Summary", "the answer on one page, with named result cells (out_…) and the master check"),
+    ("Inputs", "what can be changed, in named cells (in_…): workload, targets, fleet, prices, "
+     "growth, GPUs, engine factors"),
+    ("Options", "every option that holds the targets, best first; the first two calculate"),
+    ("Operating points 1, 2", "the recommended option and the runner-up, worked out from the "
+     "lengths to the latencies; the search for the replicas stands to the right of the tables"),
+    ("Fleet & cost", "replicas, GPUs, nodes, power and money of the two options"),
+    ("Forecast", "the same by month, with growth and price change"),
+    ("Sensitivity", "GPUs and money by rate, target utilisation, spares and price"),
+    ("Memory", "where the memory of one GPU of each pool goes"),
+    ("Catalog", "the model, GPUs, prices and engine profiles used"),
+    ("Checks", "what must hold, and which inputs changed since the plan was made"),
+    ("Advice", "what each lever would change, every one planned again by the engine"),
     ("Pools", "the pools of each option: layout, replicas, batch, capacity"),
     ("Latencies", "mean and percentiles of each latency of each option"),
-    ("Load curve", "latency against load of the recommended option"),
-    ("Operating points", "the rows behind the options: one replica at each batch size or load; "
-     "in print only the first columns of the recommended option"),
-    ("Memory", "where the memory of one GPU of each pool goes"),
     ("Infeasible", "combinations that cannot work, with the shortfall"),
     ("Assumptions", "every factor behind the numbers, with its source"),
-    ("Catalog", "the model, GPUs, prices and engine profiles used"),
+)
+LEGEND = (
+    ("Blue on yellow", "an input: type another value", ("input",)),
+    ("Black", "a formula", ()),
+    ("Green", "a link to a cell of another sheet", ("link",)),
+    ("Grey, italic", "a result of the engine: it stays as it is when an input changes, and the "
+     "sheet Checks then calls it stale", ("engine",)),
+    ("Red", "a target missed, or a check that fails", ()),
 )
 UNITS = (
     ("GB, GB/s", "10⁹ bytes: bandwidth, links, memory as sold"),
@@ -75,6 +87,13 @@ def write(page: Page, plan: Plan) -> None:
     page.write(0, 0, "About this workbook", "heading")
     page.sheet.freeze_panes(1, 0)
     row = 2
+    page.write(row, 0, "Colours", "heading")
+    for name, text, style in LEGEND:
+        row += 1
+        page.write(row, 0, name, "cell", "text", *style)
+        page.write(row, 1, text, "cell", "text")
+        page.height(row, lines(text, WIDTHS[1]))
+    row += 2
     for title, found in _blocks(plan):
         page.write(row, 0, title, "heading")
         row += 1
@@ -94,9 +113,10 @@ def _line(page: Page, row: int, name: str, text: str) -> None:
 def _blocks(plan: Plan) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "This plan", _identity(plan)
     yield "How to read it", [
-        ("Inputs and results", "inputs are on the sheet Inputs; all else is calculated"),
-        ("Values, not formulas", "this edition reports the plan's values; changing an input does "
-         "not recalculate the plan. Only the cost per month follows the cost per hour."),
+        ("It calculates", "change an input and every figure of the two options follows, down to "
+         "GPUs, nodes and money, at their layout; a figure equals a new plan's to 0.5 %"),
+        ("Engine results", "the choice of layout, precision and batch packing, other options, "
+         "advice, ranges and confidence: plan again for those"),
         ("n/a or blank", "not known, or does not apply")]
     yield "Sheets", list(SHEETS)
     yield "Units", list(UNITS)

@@ -13,7 +13,7 @@ NOTHING = "The plan holds no computed advice."
 def write(page: Page, plan: Plan) -> None:
     """Fill the sheet: one row a piece of advice, in the order of the plan."""
     set_up(page, plan.name, NAME)
-    data_sheet(page, _columns(plan), plan.advice, NOTHING)
+    data_sheet(page, _columns(plan), plan.advice, NOTHING, engine=True)
 
 
 def _columns(plan: Plan) -> list[Column]:

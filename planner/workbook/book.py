@@ -16,32 +16,17 @@ from planner.workbook import (
     assumptions,
     catalog,
     infeasible,
-    inputs,
     memory,
-    operating_points,
     options,
     summary,
 )
 from planner.workbook.layout import Page
+from planner.workbook.live import checks, fleet, forecast, inputs
+from planner.workbook.live.board import Board, FormulaSheet
+from planner.workbook.live.build import SHEET, Builder
+from planner.workbook.live.present import figures
 from planner.workbook.plan import Plan
 from planner.workbook.styles import FONT, FONT_SIZE, Styles
-
-WRITERS: tuple[tuple[str, Any], ...] = (
-    (summary.NAME, summary.write),
-    (inputs.NAME, inputs.write),
-    (options.NAME, lambda page, plan, _: options.write(page, plan)),
-    (advice.NAME, lambda page, plan, _: advice.write(page, plan)),
-    (options.POOLS, lambda page, plan, _: options.write_pools(page, plan)),
-    (options.LATENCIES, lambda page, plan, _: options.write_latencies(page, plan)),
-    (operating_points.CURVE, operating_points.write_curve),
-    (operating_points.NAME, lambda page, plan, _: operating_points.write(page, plan)),
-    (memory.NAME, memory.write),
-    (infeasible.NAME, lambda page, plan, _: infeasible.write(page, plan)),
-    (assumptions.NAME, lambda page, plan, _: assumptions.write(page, plan)),
-    (catalog.NAME, lambda page, plan, _: catalog.write(page, plan)),
-    (about.NAME, lambda page, plan, _: about.write(page, plan)),
-)
-"""Every sheet in its place, with what fills it."""
 
 
 def write_plan(document: Mapping[str, Any], points: Mapping[str, Any],
@@ -67,12 +52,45 @@ def write_plan(document: Mapping[str, Any], points: Mapping[str, Any],
     plan = Plan(document, points, snapshot)
     target = io.BytesIO()
     with xlsxwriter.Workbook(target, _settings()) as book:
+        book.worksheet_class = FormulaSheet
         book.set_properties(_properties(plan))
-        styles = Styles(book)
-        for name, fill in WRITERS:
-            fill(Page(book.add_worksheet(name), styles), plan, book)
-        book.get_worksheet_by_name(summary.NAME).activate()
+        book.set_calc_mode("auto")
+        _fill(plan, book)
     return target.getvalue()
+
+
+def sheet_names(places: list[int]) -> tuple[str, ...]:
+    """Every sheet in its place; ``places`` are the options that get a sheet of their own."""
+    own = [SHEET.format(place=place) for place in places]
+    return (summary.NAME, inputs.NAME, options.NAME, *own, fleet.NAME, forecast.FORECAST,
+            forecast.SENSITIVITY, memory.NAME, catalog.NAME, checks.NAME, advice.NAME,
+            options.POOLS, options.LATENCIES, infeasible.NAME, assumptions.NAME, about.NAME)
+
+
+def _fill(plan: Plan, book: Any) -> None:
+    """Make the sheets in order, fill the workings first, then what shows them."""
+    styles = Styles(book)
+    pages: dict[str, Page] = {}
+    builder = Builder(plan, book, pages.__getitem__)
+    for name in sheet_names([s.place for s in builder.found]):
+        pages[name] = Page(book.add_worksheet(name), styles)
+    live = builder.build()
+    figures(plan, live.fleets, {s.place: s.option.get("rank") for s in builder.found})
+    fleets, cells = live.fleets, live.inputs
+    if not fleets:
+        fleet.nothing(pages[fleet.NAME], plan)
+    forecast.forecast(Board(pages[forecast.FORECAST], book), plan.name, cells, fleets)
+    forecast.sensitivity(Board(pages[forecast.SENSITIVITY], book), plan.name, cells, fleets)
+    checked = checks.write(Board(pages[checks.NAME], book), plan, cells, fleets)
+    summary.write(pages[summary.NAME], plan, book, checked)
+    memory.write(pages[memory.NAME], plan, book)
+    for name, write in ((options.NAME, options.write), (options.POOLS, options.write_pools),
+                        (options.LATENCIES, options.write_latencies),
+                        (advice.NAME, advice.write), (infeasible.NAME, infeasible.write),
+                        (assumptions.NAME, assumptions.write), (catalog.NAME, catalog.write),
+                        (about.NAME, about.write)):
+        write(pages[name], plan)
+    pages[summary.NAME].sheet.activate()
 
 
 def _settings() -> dict[str, Any]:

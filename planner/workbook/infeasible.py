@@ -13,7 +13,7 @@ def write(page: Page, plan: Plan) -> None:
     """Fill the sheet: one row a combination."""
     set_up(page, plan.name, NAME)
     data_sheet(page, _columns(plan), plan.infeasible,
-               "Every combination that was tried can serve the workload.", frozen=2)
+               "Every combination that was tried can serve the workload.", frozen=2, engine=True)
 
 
 def _columns(plan: Plan) -> list[Column]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.workbook.live.expr import X
 from planner.workbook.styles import Styles
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -148,7 +149,15 @@ class Page:
         self.styles = styles
 
     def write(self, row: int, column: int, value: Any, *style: str) -> None:
-        """Write one cell: text as text, finite numbers as numbers, nothing as a blank."""
+        """Write one cell: text as text, finite numbers as numbers, nothing as a blank.
+
+        An expression goes in as its formula with its value.
+        """
+        if isinstance(value, X):
+            cached = value.value
+            self.formula(row, column, f"={value.text}",
+                         cached.item() if hasattr(cached, "item") else cached, *style)
+            return
         found = number(value)
         if found is not None:
             if "figure" in style and found != int(found):
@@ -173,7 +182,7 @@ class Page:
             self.sheet.merge_range(row, first, row, last, "", self.styles.get(*style))
         self.write(row, first, value, *style)
 
-    def formula(self, row: int, column: int, text: str, value: float, *style: str) -> None:
+    def formula(self, row: int, column: int, text: str, value: Any, *style: str) -> None:
         """Write a formula with its value, for readers that do not calculate."""
         self.sheet.write_formula(row, column, text, self.styles.get(*style), value)
 
@@ -192,8 +201,13 @@ class Page:
 
 
 def write_table(page: Page, row: int, columns: Sequence[Column], rows: Iterable[Any],
-                *extra: str) -> int:
+                *extra: str, engine: bool = False) -> int:
     """Write a header and one line a row.
+
+    Parameters
+    ----------
+    engine : bool
+        Mark what is not a formula as a result of the engine.
 
     Returns
     -------
@@ -207,7 +221,9 @@ def write_table(page: Page, row: int, columns: Sequence[Column], rows: Iterable[
         row += 1
         values = [column.value(record) for column in columns]
         for place, column in enumerate(columns):
-            page.write(row, place, values[place], "cell", column.style, *extra)
+            kept = engine and not isinstance(values[place], X)
+            page.write(row, place, values[place], "cell", column.style, *extra,
+                       *(("engine",) if kept else ()))
         count = text_lines(columns, values)
         if count > 1:
             page.height(row, count)
@@ -268,7 +284,7 @@ def _header_height(columns: Sequence[Column]) -> float:
 
 
 def data_sheet(page: Page, columns: Sequence[Column], rows: Sequence[Any], nothing: str,
-               frozen: int = 1, printed: int | None = None) -> int:
+               frozen: int = 1, printed: int | None = None, engine: bool = False) -> int:
     """Fill a sheet that is one table: header in row 1, filter, frozen header and first columns.
 
     Parameters
@@ -286,7 +302,7 @@ def data_sheet(page: Page, columns: Sequence[Column], rows: Sequence[Any], nothi
         Index of the last row written.
     """
     page.widths([c.width for c in columns])
-    end = write_table(page, 0, columns, rows)
+    end = write_table(page, 0, columns, rows, engine=engine)
     if not rows:
         page.write(1, 0, nothing, "label")
     page.sheet.autofilter(0, 0, max(end - 1, 1), len(columns) - 1)
@@ -307,7 +323,8 @@ def set_up(page: Page, name: str, sheet: str, pages_high: int = 0) -> None:
     page.sheet.fit_to_pages(1, pages_high)
     page.sheet.hide_gridlines(2)
     safe = _header_text(name)
-    page.sheet.set_header(f'&L&"Arial,Regular"{safe}&R&"Arial,Regular"{sheet}')
+    page.sheet.set_header(f'&L&"Arial,Regular"{safe}&R&"Arial,Regular"'
+                          f'{sheet.replace("&", "&&")}')
     page.sheet.set_footer('&L&"Arial,Regular"LLM inference capacity plan'
                           '&R&"Arial,Regular"Page &P of &N')
 

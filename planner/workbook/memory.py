@@ -24,7 +24,8 @@ def write(page: Page, plan: Plan, book: Any) -> None:
     set_up(page, plan.name, NAME)
     rows = [{**p, **p["memory"]} for p in pools(plan) if p.get("memory")]
     columns = _columns(plan)
-    last = data_sheet(page, columns, rows, MEASURED if plan.options else NOTHING, frozen=2)
+    last = data_sheet(page, columns, rows, MEASURED if plan.options else NOTHING, frozen=2,
+                      engine=True)
     if not rows:
         return
     first_line = next(i for i, c in enumerate(columns) if c.label == LINES[0][1])
@@ -45,15 +46,25 @@ def _columns(plan: Plan) -> list[Column]:
         Column("Pool", _label, 24.5, "text"),
         Column("GPU", lambda p: plan.gpu_name(p.get("gpu")), 18, "text"),
         Column("Layout", words.degrees, 14.5, "text"),
-        Column("Physical memory [GiB]", key("physical_gib"), 10, "two"),
-        Column("Usable by the engine [GiB]", key("usable_gib"), 10, "two"),
-        *(Column(label, key(name), 10, "two") for name, label in LINES),
+        Column("Physical memory [GiB]", _live(plan, "physical_gib"), 10, "two"),
+        Column("Usable by the engine [GiB]", _live(plan, "usable_gib"), 10, "two"),
+        *(Column(label, _live(plan, name), 10, "two") for name, label in LINES),
         Column("KV cache per token [B]", key("kv_bytes_per_token"), 10),
         Column("KV tokens per replica", key("kv_tokens"), 10),
-        Column("Most sequences", key("max_sequences"), 10),
-        Column("Headroom [%]", _headroom, 10, "percent"),
+        Column("Most sequences", _live(plan, "max_sequences"), 10),
+        Column("Headroom [%]", _live(plan, "headroom", _headroom), 10, "percent"),
         Column("Fits", key("fits"), 6, "text"),
     ]
+
+
+def _live(plan: Plan, name: str, of: Any = None) -> Any:
+    """A line of a pool: its formula where the option calculates, else the plan's value."""
+    value = key(name) if of is None else of
+
+    def found(pool: Row) -> Any:
+        cell = plan.live.get((pool.get("rank"), pool.get("role")), {}).get(name)
+        return value(pool) if cell is None else cell
+    return found
 
 
 def _label(pool: Row) -> str:

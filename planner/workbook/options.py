@@ -17,11 +17,11 @@ LABELS = {"ttft": "Time to first token", "tpot": "Time per output token",
 def write(page: Page, plan: Plan) -> None:
     """Fill the sheet Options: one row an option."""
     set_up(page, plan.name, NAME)
-    data_sheet(page, _columns(plan), plan.options, NOTHING, frozen=2)
+    data_sheet(page, _columns(plan), plan.options, NOTHING, frozen=2, engine=True)
 
 
 def _columns(plan: Plan) -> list[Column]:
-    return [*_fleet_columns(plan), *_latency_columns(plan), *_money_columns(),
+    return [*_fleet_columns(plan), *_latency_columns(plan), *_money_columns(plan),
             *_confidence_columns()]
 
 
@@ -33,9 +33,9 @@ def _fleet_columns(plan: Plan) -> list[Column]:
         Column("Layout", words.layout, 18, "text"),
         Column("Weights", key("weights"), 9, "text"),
         Column("KV cache", key("kv"), 8, "text"),
-        Column("GPUs", key("gpus"), 6),
-        Column("Replicas", words.replicas, 8),
-        Column("Nodes", key("nodes"), 6),
+        Column("GPUs", live(plan, "gpus"), 6),
+        Column("Replicas", live(plan, "replicas", words.replicas), 8),
+        Column("Nodes", live(plan, "nodes"), 6),
         Column("Limited by", lambda o: words.limit(o.get("limited_by")), 14, "text"),
         Column("Prefill bound by", _bound("prefill"), 15, "text"),
         Column("Decode bound by", _bound("decode"), 15, "text"),
@@ -47,24 +47,27 @@ def _latency_columns(plan: Plan) -> list[Column]:
     columns = []
     for metric, style in (("ttft", "count"), ("tpot", "one")):
         label = f"{words.SHORT[metric]} p{plan.percentile(metric):g} [ms]"
-        columns.append(Column(label, _at_target(plan, metric), 8, style))
+        columns.append(Column(label, live(plan, metric, _at_target(plan, metric)), 8, style))
     for target in plan.targets():
         columns.append(Column(f"Headroom {words.SHORT[target.metric]} [%]",
-                              _headroom(target.metric), 10, "percent"))
+                              live(plan, f"headroom_{target.metric}", _headroom(target.metric)), 10,
+                              "percent"))
     return columns
 
 
-def _money_columns() -> list[Column]:
+def _money_columns(plan: Plan) -> list[Column]:
     return [
-        Column("Cost per hour [USD/h]", key("usd_per_hour"), 9, "two"),
-        Column("Cost per month [USD]", key("usd_per_month"), 10.5),
+        Column("Cost per hour [USD/h]", live(plan, "usd_per_hour"), 9, "two"),
+        Column("Cost per month [USD]", live(plan, "usd_per_month"), 10.5),
         Column("Cost per hour, whole instances [USD/h]", key("usd_per_hour_whole_instances"), 11.5,
                "two"),
-        Column("Cost per million tokens [USD]", key("usd_per_million_tokens"), 9, "three"),
-        Column("per million input tokens [USD]", key("usd_per_million_input_tokens"), 9, "three"),
-        Column("per million output tokens [USD]", key("usd_per_million_output_tokens"), 9, "three"),
-        Column("Cost per request [USD]", key("usd_per_request"), 10, "small"),
-        Column("Power [kW]", key("power_kw"), 7, "one"),
+        Column("Cost per million tokens [USD]", live(plan, "usd_per_million_tokens"), 9, "three"),
+        Column("per million input tokens [USD]", live(plan, "usd_per_million_input_tokens"), 9,
+               "three"),
+        Column("per million output tokens [USD]", live(plan, "usd_per_million_output_tokens"), 9,
+               "three"),
+        Column("Cost per request [USD]", live(plan, "usd_per_request"), 10, "small"),
+        Column("Power [kW]", live(plan, "power_kw"), 7, "one"),
     ]
 
 
@@ -76,6 +79,16 @@ def _confidence_columns() -> list[Column]:
         Column("GPUs, low", _confidence("gpus_low"), 7),
         Column("GPUs, high", _confidence("gpus_high"), 7),
     ]
+
+
+def live(plan: Plan, name: str, of: Any = None) -> Any:
+    """A figure of an option: its formula where it calculates, else the plan's value."""
+    value = key(name) if of is None else of
+
+    def found(option: Row) -> Any:
+        cell = plan.cell(option, name)
+        return value(option) if cell is None else cell
+    return found
 
 
 def _bound(phase: str) -> Any:
@@ -100,7 +113,7 @@ def _confidence(name: str) -> Any:
 def write_pools(page: Page, plan: Plan) -> None:
     """Fill the sheet Pools: one row a pool of an option."""
     set_up(page, plan.name, POOLS)
-    data_sheet(page, _pool_columns(plan), pools(plan), NOTHING, frozen=3)
+    data_sheet(page, _pool_columns(plan), pools(plan), NOTHING, frozen=3, engine=True)
 
 
 def pools(plan: Plan) -> list[Row]:
@@ -150,7 +163,7 @@ def write_latencies(page: Page, plan: Plan) -> None:
     data_sheet(page, _percentile_columns(plan), latencies(plan),
                NOTHING if not plan.options else
                "The latencies of measured workers are not modelled; their rate was measured.",
-               frozen=4)
+               frozen=4, engine=True)
 
 
 def latencies(plan: Plan) -> list[Row]:

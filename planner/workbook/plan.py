@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.units import SECONDS_PER_HOUR
 from planner.workbook.layout import clean, number
+from planner.workbook.live.expr import X
 from planner.workload import Lengths, constant, empirical, from_mean_p95, from_p50_p95
 
 METRICS = ("ttft", "tpot", "itl", "e2e")
@@ -40,6 +41,12 @@ class Plan:
     document: Row
     points: Row
     snapshot: Row
+    live: dict[Any, dict[str, X]] = field(default_factory=dict)
+    """Formulas of the options that calculate, by rank and name of the figure."""
+
+    def cell(self, option: Row, name: str) -> X | None:
+        """The formula of an option's figure, None where it does not calculate."""
+        return self.live.get(option.get("rank"), {}).get(name)
 
     @property
     def request(self) -> Row:

@@ -18,6 +18,9 @@ FILL = "#EAF0F8"
 GOOD_FILL = "#E6F2E6"
 BAD_FILL = "#FBE5E3"
 BAD_TEXT = "#9C0006"
+INPUT_TEXT, INPUT_FILL = "#0000FF", "#FFFBE6"
+LINK_TEXT = "#00701A"
+ENGINE_FILL = "#EDEDED"
 SERIES = ("#1F3864", "#8FAADC", "#C9A227", "#A5A5A5", "#7B4B94", "#5B9F6A", "#D9D9D9")
 """Chart colours, distinct in grey print as well."""
 
@@ -53,6 +56,13 @@ PIECES: dict[str, dict[str, Any]] = {
                    "valign": "vcenter", "indent": 1, "top": 2, "top_color": NAVY,
                    "text_wrap": True},
     "tile": {"bold": True, "font_size": 14, "bg_color": FILL, "valign": "vcenter", "indent": 1},
+    "general": {"num_format": "General", "align": "right"},
+    "science": {"num_format": "0.000E+00", "align": "right"},
+    "six": {"num_format": "0.000000", "align": "right"},
+    "grey": {"font_color": GREY},
+    "input": {"font_color": INPUT_TEXT, "bg_color": INPUT_FILL},
+    "link": {"font_color": LINK_TEXT},
+    "engine": {"bg_color": ENGINE_FILL, "italic": True},
     "left": {"align": "left"},
     "best": {"bold": True, "bg_color": GOOD_FILL},
     "bold": {"bold": True},

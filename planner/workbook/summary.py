@@ -23,7 +23,11 @@ from planner.workbook.layout import (
     text_lines,
     write_table,
 )
+from planner.workbook.live.checks import Checked
+from planner.workbook.live.expr import X
+from planner.workbook.options import live
 from planner.workbook.plan import METRICS, Plan, Row
+from planner.workbook.styles import BAD_FILL, BAD_TEXT
 
 NAME = "Summary"
 MOST_OPTIONS = 8
@@ -43,19 +47,30 @@ WIDTHS = (6, 17, 26, 32, 8, 8, 13, 11, 11, 12, 24)
 LAST = len(WIDTHS) - 1
 LEFT_LAST = 4
 """Last column of the left half: levers left, chart right."""
+CHECK = 9
+"""Column of the master check."""
+LITERAL = 240
+"""Characters of one text constant of a formula (255 at most)."""
+RESULTS = ("out_gpus", "out_replicas", "out_nodes", "out_ttft_ms", "out_tpot_ms",
+           "out_usd_per_hour", "out_usd_per_month", "out_usd_per_million_tokens")
 TILES = ((0, 1), (2, 2), (3, 3), (4, 6), (7, 8), (9, 10))
 CHART_POINTS = 190.0
 """Least height of the chart."""
 
-Tile = tuple[str, Any, str, str]
+Tile = tuple[Any, Any, str, str]
 """Label, value, style, cell name (or empty)."""
 
 
-def write(page: Page, plan: Plan, book: Any) -> None:
+def write(page: Page, plan: Plan, book: Any, checked: Checked) -> None:
     """Fill the sheet and name its result cells."""
     set_up(page, plan.name, NAME, pages_high=1)
     page.widths(WIDTHS)
-    row = _head(page, plan)
+    row = _head(page, plan, checked)
+    book.define_name("out_check", sheet_range(NAME, 1, CHECK))
+    if plan.best is None:
+        for name in RESULTS:
+            book.define_name(name, sheet_range(NAME, 1, LAST + 1))
+        page.write(1, LAST + 1, "n/a", "note")
     if plan.best is None:
         row = _refused(page, plan, row)
     else:
@@ -80,20 +95,42 @@ def _paragraph(page: Page, row: int, first: int, last: int, text: str, style: st
     return row + 1
 
 
-def _head(page: Page, plan: Plan) -> int:
+def _head(page: Page, plan: Plan, checked: Checked) -> int:
     """Title, date line and answer."""
     row = _paragraph(page, 0, 0, LAST, plan.name, "title", 1.9)
     made = clean(plan.document.get("created_at") or "")[:10]
     parts = [plan.model, f"planned {made}" if made else "",
              f"catalog as of {clean(plan.document.get('catalog_as_of'))}"
              if plan.document.get("catalog_as_of") else ""]
-    page.merge(row, 0, LAST, "  ·  ".join(p for p in parts if p), "note")
+    page.merge(row, 0, CHECK - 2, "  ·  ".join(p for p in parts if p), "note")
+    page.write(row, CHECK - 1, "Master check", "note")
+    page.merge(row, CHECK, LAST, X("check_all", checked.verdict.value), "note", "bold")
+    page.sheet.conditional_format(row, CHECK, row, LAST, {
+        "type": "formula", "criteria": f'=LEFT(${"ABCDEFGHIJKL"[CHECK]}${row + 1},2)<>"OK"',
+        "format": page.mark({"bg_color": BAD_FILL, "font_color": BAD_TEXT})})
     style = "answer" if plan.best else "refused"
     text = words.answer(plan)
-    page.merge(row + 1, 0, LAST, text, style)
+    page.merge(row + 1, 0, LAST, _answer(plan, text), style)
     page.height(row + 1, 1.25 * lines(text, _width(0, LAST) - 2.0, 1.3) + 0.8)
     page.height(row + 2, 0.3)
     return row + 3
+
+
+def _answer(plan: Plan, text: str) -> Any:
+    """The engine's sentence, and a shorter one of the cells once an input has changed."""
+    best = plan.best
+    if best is None or plan.cell(best, "gpus") is None:
+        return text
+    priced = plan.cell(best, "usd_per_hour") is not None
+    money = ('&", at "&TEXT(out_usd_per_hour,"#,##0.00")&" USD/hour ("&TEXT(out_usd_per_month,'
+             '"#,##0")&" USD/month)"') if priced else ""
+    live = ('"With the changed inputs: "&IF(ISNUMBER(out_gpus),TEXT(out_gpus,"#,##0")&" GPUs in "&'
+            'TEXT(out_replicas,"#,##0")&" replicas on "&TEXT(out_nodes,"#,##0")&" nodes"'
+            f'{money}&".","no number of replicas of this layout holds the targets.")')
+    said = " ".join(text.split())
+    pieces = [said[i:i + LITERAL].replace('"', '""') for i in range(0, len(said), LITERAL)]
+    quoted = "&".join(f'"{p}"' for p in pieces)
+    return X(f"IF(inputs_changed=0,{quoted},{live})", said)
 
 
 # -- key figures ------------------------------------------------------------------------------
@@ -101,7 +138,7 @@ def _head(page: Page, plan: Plan) -> int:
 
 def _tiles(page: Page, plan: Plan, best: Row, book: Any, row: int) -> int:
     """Two rows of key figures."""
-    for tiles in (_fleet_tiles(best), _service_tiles(plan, best)):
+    for tiles in (_fleet_tiles(plan, best), _service_tiles(plan, best)):
         page.height(row, 1.1)
         page.height(row + 1, 1.6)
         for (first, last), (label, value, style, name) in zip(TILES, tiles, strict=True):
@@ -110,43 +147,56 @@ def _tiles(page: Page, plan: Plan, best: Row, book: Any, row: int) -> int:
             if name:
                 book.define_name(name, sheet_range(NAME, row + 1, first))
         row += 2
-    _month_formula(page, best, row - 3)
+    _mark_misses(page, row - 1)
     page.height(row, 0.3)
     return row + 1
 
 
-def _month_formula(page: Page, best: Row, row: int) -> None:
-    """The month as a live product of the hour, where that is exactly what the plan holds."""
-    hourly, monthly = number(best.get("usd_per_hour")), number(best.get("usd_per_month"))
-    if hourly is None or monthly is None:
-        return
-    if abs(hourly * HOURS_PER_MONTH - monthly) <= 1e-9 * monthly:
-        page.formula(row, TILES[4][0], f"=out_usd_per_hour*{HOURS_PER_MONTH:g}", monthly,
-                     "count", "tile", "left")
+def _mark_misses(page: Page, row: int) -> None:
+    """Red tiles of latencies over their targets, and of negative headroom."""
+    bad = page.mark({"bg_color": BAD_FILL, "font_color": BAD_TEXT})
+    for place, metric in ((0, "ttft"), (1, "tpot")):
+        page.sheet.conditional_format(row, TILES[place][0], row, TILES[place][1], {
+            "type": "formula", "format": bad, "criteria": f"=AND(ISNUMBER(out_{metric}_ms),"
+            f"ISNUMBER(in_{metric}_ms),N(out_{metric}_ms)>N(in_{metric}_ms)*1.001)"})
+    page.sheet.conditional_format(row, TILES[3][0], row, TILES[3][1], {
+        "type": "cell", "criteria": "<", "value": -0.001, "format": bad})
 
 
-def _fleet_tiles(best: Row) -> list[Tile]:
-    spare = words.spares(best)
-    extra = f" ({spare} of them spare)" if spare else ""
-    return [("GPUs", best.get("gpus"), "count", "out_gpus"),
-            (f"Replicas{extra}", words.replicas(best), "count", "out_replicas"),
-            ("Nodes", best.get("nodes"), "count", "out_nodes"),
-            ("Cost per hour [USD/h]", best.get("usd_per_hour"), "two", "out_usd_per_hour"),
-            ("Cost per month [USD]", best.get("usd_per_month"), "count", "out_usd_per_month"),
-            ("Cost per million tokens [USD]", best.get("usd_per_million_tokens"), "three",
+def _fleet_tiles(plan: Plan, best: Row) -> list[Tile]:
+    def figure(name: str, of: Any = None) -> Any:
+        return live(plan, name, of)(best)
+
+    return [("GPUs", figure("gpus"), "count", "out_gpus"),
+            ("Replicas, spares included", figure("replicas", words.replicas), "count",
+             "out_replicas"),
+            ("Nodes", figure("nodes"), "count", "out_nodes"),
+            ("Cost per hour [USD/h]", figure("usd_per_hour"), "two", "out_usd_per_hour"),
+            ("Cost per month [USD]", figure("usd_per_month"), "count", "out_usd_per_month"),
+            ("Cost per million tokens [USD]", figure("usd_per_million_tokens"), "three",
              "out_usd_per_million_tokens")]
 
 
+def _level_label(plan: Plan, metric: str) -> Any:
+    """``TTFT p90 [ms]`` with the percentile of the inputs."""
+    short, level = words.SHORT[metric], plan.percentile(metric)
+    return X(f'"{short} p"&in_{metric}_percentile&" [ms]"', f"{short} p{level:g} [ms]")
+
+
 def _service_tiles(plan: Plan, best: Row) -> list[Tile]:
-    ttft, tpot = f"p{plan.percentile('ttft'):g}", f"p{plan.percentile('tpot'):g}"
     found = best.get("confidence") or {}
     low, high = number(found.get("gpus_low")), number(found.get("gpus_high"))
     band = words.span(low, high)
-    left = tightest(best)
-    return [(f"TTFT {ttft} [ms]", plan.latency_ms(best, "ttft"), "count", "out_ttft_ms"),
-            (f"TPOT {tpot} [ms]", plan.latency_ms(best, "tpot"), "one", "out_tpot_ms"),
-            ("Power of the GPUs [kW]", best.get("power_kw"), "one", ""),
-            ("Tightest headroom", left, "percent", ""),
+
+    def figure(name: str, of: Any) -> Any:
+        return live(plan, name, of)(best)
+
+    return [(_level_label(plan, "ttft"), figure("ttft", lambda o: plan.latency_ms(o, "ttft")),
+             "count", "out_ttft_ms"),
+            (_level_label(plan, "tpot"), figure("tpot", lambda o: plan.latency_ms(o, "tpot")),
+             "one", "out_tpot_ms"),
+            ("Power of the GPUs [kW]", figure("power_kw", key("power_kw")), "one", ""),
+            ("Tightest headroom", figure("tightest", tightest), "percent", ""),
             (f"GPUs, range ({words.spaced(found.get('level')) or 'n/a'})", band, "text", ""),
             ("Limited by", words.limit(best.get("limited_by")) or None, "text", "")]
 
@@ -167,12 +217,13 @@ def option_columns(plan: Plan) -> list[Column]:
             Column("Set-up", lambda o: words.setup(o.get("setup")), WIDTHS[1], "text"),
             Column("GPU", lambda o: words.gpus(plan, o), WIDTHS[2], "text"),
             Column("Layout", words.layout, WIDTHS[3], "text"),
-            Column("GPUs", key("gpus"), WIDTHS[4]),
-            Column("Nodes", key("nodes"), WIDTHS[5]),
-            Column("Cost per hour [USD/h]", key("usd_per_hour"), WIDTHS[6], "two"),
-            Column(ttft, lambda o: plan.latency_ms(o, "ttft"), WIDTHS[7]),
-            Column(tpot, lambda o: plan.latency_ms(o, "tpot"), WIDTHS[8], "one"),
-            Column("Headroom", tightest, WIDTHS[9], "percent"),
+            Column("GPUs", live(plan, "gpus"), WIDTHS[4]),
+            Column("Nodes", live(plan, "nodes"), WIDTHS[5]),
+            Column("Cost per hour [USD/h]", live(plan, "usd_per_hour"), WIDTHS[6], "two"),
+            Column(ttft, live(plan, "ttft", lambda o: plan.latency_ms(o, "ttft")), WIDTHS[7]),
+            Column(tpot, live(plan, "tpot", lambda o: plan.latency_ms(o, "tpot")), WIDTHS[8],
+                   "one"),
+            Column("Headroom", live(plan, "tightest", tightest), WIDTHS[9], "percent"),
             Column("Limited by", lambda o: words.limit(o.get("limited_by")), WIDTHS[10], "text")]
 
 
@@ -183,7 +234,9 @@ def _options(page: Page, plan: Plan, row: int) -> tuple[int, tuple[int, int]]:
     end = write_table(page, row + 1, columns, shown[:1], "best")
     for place, option in enumerate(shown[1:]):
         for i, column in enumerate(columns):
-            page.write(end + place, i, column.value(option), "cell", column.style)
+            value = column.value(option)
+            page.write(end + place, i, value, "cell", column.style,
+                       *(() if isinstance(value, X) else ("engine",)))
     first, after = row + 2, row + 2 + len(shown)
     for place, option in enumerate(shown):
         page.height(first + place, text_lines(columns, [c.value(option) for c in columns],

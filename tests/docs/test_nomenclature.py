@@ -18,7 +18,7 @@ from planner.api.plan_service import make
 from planner.catalog.shipped import shipped_catalog
 from planner.points import COLUMNS
 from planner.workbook import write_plan
-from planner.workbook.inputs import NAME as INPUTS
+from planner.workbook.live.inputs import NAME as INPUTS
 from planner.workbook.summary import NAME as SUMMARY
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "nomenclature.md"
@@ -117,10 +117,15 @@ def label_of(text: str) -> str:
     return re.sub(r"^Headroom .*", "Headroom", text)
 
 
+WORKINGS = ("Operating points", "Fleet & cost", "Forecast", "Sensitivity", "Checks")
+"""Sheets whose lines docs/workbook.md explains."""
+
+
 def labels_of(book: openpyxl.Workbook) -> set[str]:
     """Texts of header cells and tile labels by their fill, and the lines of the Inputs sheet."""
     header = book[INPUTS]["A1"].fill.fgColor.rgb
-    found = {c.value for sheet in book for row in sheet.iter_rows() for c in row
+    shown = [s for s in book if not s.title.startswith(WORKINGS)]
+    found = {c.value for sheet in shown for row in sheet.iter_rows() for c in row
              if isinstance(c.value, str) and c.fill.fgColor.rgb == header and c.row > 0
              and c.fill.fill_type}
     tiles = [book[SUMMARY][f"A{row}"] for row in (5, 7)]
@@ -129,7 +134,8 @@ def labels_of(book: openpyxl.Workbook) -> set[str]:
               if isinstance(c.value, str) and c.row in (5, 7) and c.fill.fgColor.rgb in fills}
     found |= {row[0].value for row in book[INPUTS].iter_rows(min_row=2)
               if row[0].value and row[1].value is not None}
-    return {label_of(x) for x in found}
+    return {label_of(x) for x in found
+            if not x.startswith(("=", "Price of ")) and not x.endswith(" dense")}
 
 
 @pytest.fixture(scope="module")

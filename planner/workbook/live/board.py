@@ -1,0 +1,195 @@
+"""A worksheet that is filled with labelled formulas from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from xlsxwriter.utility import quote_sheetname, xl_col_to_name
+from xlsxwriter.worksheet import CellFormulaTuple, Worksheet
+
+from planner.workbook.layout import Page, clean
+from planner.workbook.live.expr import X
+
+
+class FormulaSheet(Worksheet):  # type: ignore[misc]
+    """A worksheet that writes thousands of formulas fast.
+
+    XlsxWriter looks in each formula for 29 functions newer than 2010, and in each of its parts for
+    characters to escape; both take most of its time. No formula here has such functions.
+    """
+
+    def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
+        return formula.removeprefix("=")
+
+    def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
+        """Put a formula (without ``=``) in the table of cells."""
+        self.table[row][column] = CellFormulaTuple(text, form, value)
+
+    def reach(self, row: int, column: int) -> None:
+        """Tell the worksheet that a cell is in use."""
+        self._check_dimensions(row, column)
+
+    def _write_cell(self, row: int, col: int, cell: Any) -> None:
+        """A formula with a number; anything else as XlsxWriter does."""
+        if cell.__class__ is not CellFormulaTuple or cell.value.__class__ not in (float, int):
+            super()._write_cell(row, col, cell)
+            return
+        text = cell.formula
+        if "&" in text or "<" in text or ">" in text:
+            text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        self.fh.write(f'<c r="{xl_col_to_name(col)}{row + 1}" s="{cell.format._get_xf_index()}">'
+                      f"<f>{text}</f><v>{cell.value!r}</v></c>")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A written column of cells.
+
+    Attributes
+    ----------
+    letter : str
+    first, last : int
+        Rows, from 1.
+    value : ndarray
+    """
+
+    letter: str
+    first: int
+    last: int
+    value: Any
+    name: str = ""
+
+    @property
+    def each(self) -> X:
+        """The cell of the same row."""
+        return X(f"${self.letter}{{r}}", self.value)
+
+    @property
+    def all(self) -> X:
+        """The whole column as a range."""
+        if self.name:
+            return X(self.name, self.value)
+        return X(f"${self.letter}${self.first}:${self.letter}${self.last}", self.value)
+
+    @property
+    def shifted(self) -> X:
+        """The range one row up; the cell above the first row holds 0."""
+        return X(f"${self.letter}${self.first - 1}:${self.letter}${self.last - 1}",
+                 np.concatenate([[0.0], self.value[:-1]]))
+
+    def row(self, place: int) -> X:
+        """One cell, counted from 0."""
+        return X(f"${self.letter}${self.first + place}", float(self.value[place]))
+
+
+class Board:
+    """A page with a running row and cells that are formulas.
+
+    Parameters
+    ----------
+    page : Page
+    book : xlsxwriter.Workbook
+    """
+
+    def __init__(self, page: Page, book: Any) -> None:
+        self.page = page
+        self.book = book
+        self.row = 0
+        self.factor_row = 0
+        self.name = page.sheet.get_name()
+
+    def heading(self, text: str, note: str = "") -> None:
+        """A heading with an optional note, on a row of its own."""
+        self.row += 1 if self.row else 0
+        self.page.write(self.row, 0, text, "heading")
+        self.page.height(self.row, 1.5)
+        self.row += 1
+        if note:
+            self.page.write(self.row, 0, note, "label", "grey")
+            self.row += 1
+
+    def put(self, row: int, column: int, e: X, *style: str, name: str = "") -> X:
+        """Write one formula; a reference to its cell."""
+        value = e.value
+        if isinstance(value, np.ndarray):
+            value = value.item()
+        if isinstance(value, np.generic):
+            value = value.item()
+        text = e.text
+        if "{" in text:
+            text = text.replace("{r}", str(row + 1)).replace("{p}", str(row))
+        self.page.sheet.add_formula(row, column, text, self.page.styles.get(*style), value)
+        self.page.sheet.reach(row, column)
+        return self._cell(row, column, value, name)
+
+    def put_value(self, row: int, column: int, value: Any, *style: str, name: str = "") -> X:
+        """Write one value; a reference to its cell."""
+        self.page.write(row, column, value, *style)
+        return self._cell(row, column, value, name)
+
+    def _cell(self, row: int, column: int, value: Any, name: str) -> X:
+        cell = f"${xl_col_to_name(column)}${row + 1}"
+        if name:
+            self.book.define_name(name, f"={quote_sheetname(self.name)}!{cell}")
+            return X(name, value)
+        return X(cell, value)
+
+    def line(self, label: str, e: X | float | str | None, unit: str = "", note: str = "",
+             style: str = "figure", kind: str = "", name: str = "") -> X:
+        """A row of label, value, unit and note: a formula, or a value where ``e`` is none."""
+        row = self.row
+        self.row += 1
+        self.page.write(row, 0, label, "cell", "text")
+        self.page.write(row, 2, unit, "cell", "short")
+        self.page.write(row, 3, note, "cell", "short")
+        extra = (kind,) if kind else ()
+        if isinstance(e, X):
+            if style == "figure":
+                style = "general"
+            return self.put(row, 1, e, "cell", style, *extra, name=name)
+        return self.put_value(row, 1, e, "cell", style, *extra, name=name)
+
+    def columns(self, labels: Sequence[str], row: int | None = None, first: int = 0) -> None:
+        """A header row of a table."""
+        at = self.row if row is None else row
+        for place, label in enumerate(labels):
+            self.page.write(at, first + place, label, "count", "header")
+        self.page.height(at, 3.2)
+
+    def down(self, row: int, column: int, e: X, count: int, *style: str) -> Column:
+        """Write a formula down a column; its rows are those of ``{r}``."""
+        made = self.page.styles.get(*style)
+        values = np.broadcast_to(np.asarray(e.value, dtype=float), (count,))
+        sheet, parts = self.page.sheet, e.text.replace("{p}", "\x01").split("{r}")
+        sheet.reach(row, column)
+        sheet.reach(row + count - 1, column)
+        for i, value in enumerate(values.tolist()):
+            text = str(row + i + 1).join(parts)
+            if "\x01" in text:
+                text = text.replace("\x01", str(row + i))
+            sheet.add_formula(row + i, column, text, made, value)
+        return Column(xl_col_to_name(column), row + 1, row + count, np.array(values))
+
+    def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
+                    ) -> Column:
+        """Write constants down a column."""
+        made = self.page.styles.get(*style)
+        found = np.asarray(values, dtype=float)
+        for i, value in enumerate(found.tolist()):
+            self.page.sheet.write_number(row + i, column, value, made)
+        return Column(xl_col_to_name(column), row + 1, row + len(found), found)
+
+
+    def named(self, column: Column, name: str) -> Column:
+        """The column as a named range."""
+        area = f"${column.letter}${column.first}:${column.letter}${column.last}"
+        self.book.define_name(name, f"={quote_sheetname(self.name)}!{area}")
+        return replace(column, name=name)
+
+
+def tidy(text: Any) -> str:
+    """A slug as part of a cell name."""
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in clean(text))

@@ -1,0 +1,85 @@
+"""An option whose replicas stay the engine's: its capacity as a value, its fleet from that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.workbook import words
+from planner.workbook.layout import number, write_table
+from planner.workbook.live.board import Board
+from planner.workbook.live.expr import X, most, round_up, when, x
+from planner.workbook.live.inputs import InputCells
+from planner.workbook.live.option import OptionCells, PoolCells, PoolPlan
+from planner.workbook.live.search import Asked
+from planner.workbook.live.seen import LEVELS, Seen
+from planner.workbook.live.sizing import Found
+from planner.workbook.operating_points import columns_of
+from planner.workbook.plan import Plan, Row
+
+WHY = ("This set-up (or target, or fidelity) is not written as formulas: capacity and latencies "
+       "are engine results. Replicas, GPUs and money still follow from the rate, the target "
+       "utilisation, spares and prices.")
+
+
+def kept_option(board: Board, plan: Plan, option: Row, pools: list[PoolPlan], cells: InputCells,
+                place: int) -> OptionCells:
+    """Write the sheet of such an option."""
+    board.page.write(board.row, 0, WHY, "label", "grey")
+    board.row += 1
+    board.heading("Engine results")
+    made = []
+    share = _prompt_share(option, cells)
+    for pool, document in zip(pools, option["pools"], strict=True):
+        role = pool.role
+        capacity = board.line(f"{role}: highest rate of a replica", float(
+            document.get("capacity_rps") or 0.0), "1/s", "", "three", "engine",
+            name=f"highest_found_{role}_{place}")
+        wanted = pool.load.rate / (pool.load.utilization * most(capacity, 1e-12))
+        count = most(round_up(wanted - 1e-9), 1.0)
+        replicas = board.line(f"{role}: replicas that carry the peak", when(
+            count <= pool.load.limit, count, 0.0), "", "rate over the planned rate of a replica",
+            "count", name=f"replicas_found_{role}_{place}")
+        nothing = Asked(0, x(0.0), x(0.0))
+        made.append(PoolCells(pool, Found(replicas, capacity, nothing, nothing), None, share))
+    seen = _seen(board, plan, option, place)
+    _points(board, plan, option)
+    return OptionCells(made, seen, x(float(option["pools"][-1].get("batch_size") or 1)))
+
+
+def _prompt_share(option: Row, cells: InputCells) -> tuple[X, X]:
+    """Shares of prefill and decode of the cost, as the engine found them."""
+    usd, request = (number(option.get(n)) for n in ("usd_per_million_input_tokens",
+                                                    "usd_per_request"))
+    if usd is None or not request:
+        return x(0.5), x(0.5)
+    part = min(usd * float(cells.prompt.mean.value) / 1e6 / request, 1.0)
+    return x(part), x(1.0 - part)
+
+
+def _seen(board: Board, plan: Plan, option: Row, rank: int) -> Seen:
+    """The latencies as values."""
+    board.heading("Latencies at the peak")
+    board.columns(["Latency", "Mean", "Target", *(f"p{100 * p:g}" for p in LEVELS)])
+    board.row += 1
+    found: dict[str, list[X]] = {}
+    for metric in ("ttft", "tpot", "e2e"):
+        figures: dict[str, Any] = dict(option.get(f"{metric}_ms") or {})
+        values = [figures.get("mean"), plan.latency_ms(option, metric),
+                  *(figures.get(f"p{100 * p:g}") for p in LEVELS)]
+        board.page.write(board.row, 0, f"{words.SHORT[metric]} [s]", "cell", "text")
+        found[metric] = [board.put_value(board.row, 1 + i, (number(v) or 0.0) / 1000.0, "cell",
+                                         "six", "engine", name=f"{metric}_s_{rank}" if i == 1
+                                          else "") for i, v in enumerate(values)]
+        board.row += 1
+    return Seen(found["ttft"], found["tpot"], found["e2e"], x(0.0))
+
+
+def _points(board: Board, plan: Plan, option: Row) -> None:
+    """The operating points of the option, as values."""
+    names = list(plan.points.get("columns") or [])
+    if "option_rank" not in names:
+        return
+    place = names.index("option_rank")
+    rows = [r for r in plan.points.get("rows") or [] if r[place] == option.get("rank")]
+    board.heading("Operating points")
+    board.row = write_table(board.page, board.row, columns_of(plan), rows, engine=True)

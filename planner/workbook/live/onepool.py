@@ -1,0 +1,367 @@
+"""Colocated and chunked batching, and decode pools, as a sheet: tables, search, percentiles.
+
+The layout is that of ``planner.setups.continuous``: a chain over batch sizes beside a prefill
+server. A column of the search asks one arrival rate; its cells stand on the rows of the tables
+they belong to (prompts, batch limits, batch sizes), its scalars below.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xlsxwriter.utility import xl_col_to_name
+
+from planner.setups.base import cap_sequence
+from planner.workbook.live.board import Board, Column
+from planner.workbook.live.expr import (
+    X,
+    least,
+    most,
+    square,
+    total,
+    x,
+)
+from planner.workbook.live.lengths import LengthRows
+from planner.workbook.live.step import StepSheet, kept_entries, prefill_pairs
+
+STEPS = 16
+"""Bisections of the highest rate: 12 octaves to 1.3e-4."""
+OCTAVES = 12
+HALVINGS = 20
+"""Bisections of a percentile."""
+FAR = 30
+"""First column of the search."""
+NEVER_S = 1e9
+"""[s] that stands for no target."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """Limits [s] and levels of the latency targets, as cells."""
+
+    ttft: X
+    ttft_level: X
+    tpot: X
+    tpot_level: X
+    e2e: X | None = None
+    e2e_level: X | None = None
+    itl: X | None = None
+    itl_level: X | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What a pool is asked for: the peak of a region, the target load, burstiness."""
+
+    rate: X
+    utilization: X
+    cv: X
+    limit: X
+    """Most replicas that the GPUs of a region allow."""
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """A wait as cells: chance, mean and mean of squares."""
+
+    busy: X
+    mean: X
+    second: X
+
+    def shape_scale(self, put: Any, of: str = "") -> tuple[X, X]:
+        """Gamma shape and scale of the wait of those who wait, as two cells."""
+        chance = most(self.busy, 1e-15)
+        mean = put(f"Mean wait of those who wait{of} [s]", most(self.mean, 1e-12) / chance)
+        swing = put(f"Its variance{of} [s²]", most(self.second / chance - square(mean),
+                                                  1e-6 * square(mean)))
+        return (put(f"Gamma shape{of}", square(mean) / swing),
+                put(f"Gamma scale{of} [s]", swing / mean))
+
+
+def mg1(put: Any, rate: X, first: X, second: X, third: X, cv2: X) -> tuple[Wait, X]:
+    """M/G/1 wait (``planner.queueing.mg1_wait``) as cells, and the load."""
+    rho = put("Prefill load", rate * first)
+    idle = most(1.0 - rho, 1e-6)
+    spread = most(second / square(first) - 1.0, 0.0)
+    bursts = put("Burstiness factor", (cv2 + spread) / (1.0 + spread))
+    mean = put("Wait for the prefill, mean [s]", rate * second / (2.0 * idle) * bursts)
+    square_ = put("Wait for the prefill, mean of squares [s²]",
+                  2.0 * square(mean) + rate * third / (3.0 * idle) * bursts)
+    return Wait(least(rho * most(bursts, 1.0), 1.0), mean, square_), rho
+
+
+def bins(top: int, fine: bool = False) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Upper ends and widths of the rows of batch sizes: single ones, then some of the spread.
+
+    A row is not wider than 0.75 of the square root of its batch size: the number of running
+    sequences spreads by at least the square root of its mean. Where nothing but the batch size
+    moves TPOT (``fine``), rows are single to 64 and half as wide beyond.
+    """
+    share, single = (0.36, 64) if fine else (0.75, 0)
+    ends, widths = [], []
+    n = 0
+    caps = cap_sequence(top)
+    for cap in (*caps, *((top,) if caps[-1] != top else ())):
+        octave = 2 ** int(math.log2(max(cap - 1, 1)))
+        width = max(1, 2 ** int(math.log2(max(share * math.sqrt(octave), 1.0))))
+        if cap <= single:
+            width = 1
+        while n < cap:
+            step = min(width, cap - n)
+            n += step
+            ends.append(n)
+            widths.append(step)
+    return np.array(ends, dtype=float), np.array(widths, dtype=float)
+
+
+@dataclass(slots=True, eq=False)
+class Tables:
+    """Columns over the prompts, the batch limits and the batch sizes of one deployment."""
+
+    board: Board
+    step: StepSheet
+    prompt: LengthRows
+    output: LengthRows
+    hit: X
+    tag: str
+    budget: int | None = None
+    new: Column = field(init=False)
+    prefill: Column = field(init=False)
+    first: Column = field(init=False)
+    cap: Column = field(init=False)
+    cap_step: Column = field(init=False)
+    end: Column = field(init=False)
+    width: Column = field(init=False)
+    n: Column = field(init=False)
+    seconds: Column = field(init=False)
+    variance: Column = field(init=False)
+    extra: dict[str, Column] = field(default_factory=dict)
+    moments: dict[str, X] = field(default_factory=dict)
+    top: int = 0
+    free: int = 8
+    cap_free: int = 4
+    extra_free: int = 0
+
+    # -- prompts --------------------------------------------------------------------------------
+
+    def prompts(self, batch: float = 1.0, free: int = 8) -> None:
+        """Prefill of each row of the prompt lengths, beside them."""
+        s, self.free = self.step, free
+        self.new = self._beside("New [tokens]", most(self.prompt.tokens.each * (1.0 - self.hit),
+                                                     1.0), "one")
+        cached = self._beside("Cached [tokens]", self.prompt.tokens.each - self.new.each, "one")
+        rows = self.new.each if batch == 1 else self.new.each * batch
+        filled = self._beside("Filled rows", s.filled(rows), "one")
+        self.prefill = self._beside("Prefill [s]", self._prefill(
+            rows, self.new.each, cached, filled, batch), "six")
+        scale = s.hardware.engine["ttft_scale"]
+        self.first = self._beside("First token, idle [s]", self.prefill.each * scale
+                                  + s.hardware.engine["request_ms"] * 0.001, "six")
+
+    def _beside(self, label: str, e: X, style: str) -> Column:
+        b, row = self.board, self.prompt.tokens.first - 1
+        made = b.down(row, self.free, e, len(self.prompt.tokens.value), "cell", style)
+        b.page.write(row - 1, self.free, label, "count", "header")
+        self.free += 1
+        return made
+
+    def _prefill(self, rows: X, each: X, cached: Column, filled: Column, batch: float) -> X:
+        s = self.step
+        seconds = s.weights_time(filled.each, s.filled(x(batch)))
+        for one in s.experts:
+            hit, per = s.expert_seconds(one, rows)
+            hit_c = self._beside("Experts touched", hit, "three")
+            per_c = self._beside("Rows of each", X(per.text.replace(hit.text, hit_c.each.text),
+                                                   per.value), "one")
+            seconds = seconds + s.expert_time(one, rows, hit_c.each, per_c.each)
+        pairs, kept = [], []
+        for one_stream in s.streams:
+            pairs.append(self._beside("Query-entry pairs", prefill_pairs(
+                one_stream.stream, each, cached.each), "count").each)
+            kept.append(kept_entries(one_stream.stream, cached.each))
+        if s.streams:
+            prompts = None if batch == 1 else x(batch)
+            seconds = seconds + s.prefill_attention(pairs, kept, each, prompts)
+        if s.state_token is not None and s.state_prompt is not None:
+            seconds = seconds + most(s.state_token * rows, s.state_prompt * batch)
+        if s.comm.text != "0":
+            seconds = seconds + s.comm * rows
+        return seconds + s.sequence * batch + s.fixed
+
+    # -- batch sizes ----------------------------------------------------------------------------
+
+    def sizes(self, top: int, scale: X | None = None) -> None:
+        """Batch limits and batch sizes with their step times."""
+        b = self.board
+        self.top = top
+        ends, widths = bins(top, fine=scale is not None)
+        caps = np.array(cap_sequence(top), dtype=float)
+        b.heading("Batch limits", "The limits that the planner tries.")
+        b.columns(["Batch limit"])
+        b.row += 1
+        row = b.row
+        self.cap = b.named(b.values_down(row, 0, caps, "cell", "count"), f"limit_{self.tag}")
+        self.cap_step = self._steps(row, 1, self.cap, scale)
+        if self.budget is not None:
+            self._mixed(row, caps)
+        b.row = row + len(caps)
+        b.heading("Batch sizes", "A row is a batch size, or several with alike step times.")
+        b.columns(["Up to batch size", "Sizes in the row", "Batch size"])
+        b.row += 1
+        row = b.row
+        self.end = b.named(b.values_down(row, 0, ends, "cell", "count"), f"upto_{self.tag}")
+        self.width = b.named(b.values_down(row, 1, widths, "cell", "count"), f"sizes_{self.tag}")
+        self.n = b.named(b.down(row, 2, self.end.each - (self.width.each - 1.0) / 2.0, len(ends),
+                                "cell", "fraction"), f"n_{self.tag}")
+        caps_free = self.cap_free
+        made = self._steps(row, 3, self.n, scale)
+        self.seconds = b.named(made, f"step_{self.tag}")
+        self.extra_free = self.cap_free
+        self.cap_free = caps_free
+        before = np.concatenate([[0.0], self.seconds.value[:-1]])
+        swing = (square(self.seconds.each - X(f"N(${self.seconds.letter}{{p}})", before)) / 12.0
+                 * (self.width.each > 1.0))
+        self.variance = b.named(self._sized("Spread² in the row [s²]", swing, "science"),
+                                f"var_{self.tag}")
+        if self.budget is not None:
+            self._mixed_sizes(caps, ends, widths)
+        b.row = row + len(ends)
+
+    def _sized(self, label: str, e: X, style: str) -> Column:
+        row = self.n.first - 1
+        made = self.board.down(row, self.extra_free, e, len(self.n.value), "cell", style)
+        self.board.page.write(row - 1, self.extra_free, label, "count", "header")
+        self.extra_free += 1
+        return made
+
+    def _steps(self, row: int, first: int, n: Column, scale: X | None) -> Column:
+        """Columns of a decode step over the rows of ``n``; the last is its time."""
+        b, s, count = self.board, self.step, len(n.value)
+        at = first
+
+        def put(label: str, e: X, style: str) -> Column:
+            nonlocal at
+            b.page.write(row - 1, at, label, "count", "header")
+            made = b.down(row, at, e, count, "cell", style)
+            at += 1
+            self.cap_free = at
+            return made
+
+        tokens = n.each
+        if s.ways != 1:
+            tokens = put("Sequences of a rank", s.decodes(n.each), "one").each
+        filled = put("Filled rows", s.filled(tokens), "one").each
+        seconds = s.weights_time(filled, filled)
+        for one in s.experts:
+            hit, _ = s.expert_seconds(one, tokens)
+            hit_c = put("Experts touched", hit, "three").each
+            every = tokens * float(s.deployment.layout.data)
+            per = put("Rows of each", every * one.active / most(hit_c * float(one.experts), 1e-12),
+                      "one").each
+            seconds = seconds + s.expert_time(one, tokens, hit_c, per)
+        seconds = seconds + tokens * s.per_decode() + s.fixed
+        return put("Step [s]", seconds if scale is None else scale * seconds, "six")
+
+    # -- chunks ---------------------------------------------------------------------------------
+
+    def _mixed(self, row: int, caps: np.ndarray[Any, Any]) -> None:
+        """Steps with a chunk beside the batch limits (``chunked.Chunked._mixed``)."""
+        b, s, count = self.board, self.step, len(caps)
+        assert self.budget is not None
+        at = self.cap_free
+
+        def put(label: str, e: X, style: str) -> Column:
+            nonlocal at
+            b.page.write(row - 1, at, label, "count", "header")
+            made = b.down(row, at, e, count, "cell", style)
+            at += 1
+            self.cap_free = at
+            return made
+
+        n = self.cap.each
+        space = put("Room [tokens]", most(float(self.budget) - n, 1.0), "count")
+        chunk = put("Chunk [tokens]", least(space.each, most(self.moments["longest"], 1.0)), "one")
+        before = self.moments["cached"] + most(self.moments["longest"] - chunk.each, 0.0) / 2.0
+        cached = put("Before it [tokens]", before, "one")
+        own = s.decodes(n)
+        rows = put("Rows", own + chunk.each, "one")
+        filled = put("Filled rows", s.filled(rows.each), "one")
+        seconds = s.weights_time(filled.each, s.filled(own))
+        for one in s.experts:
+            hit, _ = s.expert_seconds(one, rows.each)
+            hit_c = put("Experts touched", hit, "three").each
+            every = rows.each * float(s.deployment.layout.data)
+            more = put("Rows of each", every * one.active / most(hit_c * float(one.experts), 1e-12),
+                      "one").each
+            seconds = seconds + s.expert_time(one, rows.each, hit_c, more)
+        pairs = [put("Query-entry pairs", prefill_pairs(one.stream, chunk.each, cached.each),
+                     "count").each for one in s.streams]
+        kept: list[X | None] = [kept_entries(one.stream, cached.each) for one in s.streams]
+        seconds = seconds + own * s.attention + s.sequence * (own + 1.0) + s.fixed
+        if s.streams:
+            seconds = seconds + s.prefill_attention(pairs, kept, chunk.each)
+        if s.state_token is not None and s.state_prompt is not None:
+            seconds = seconds + most(s.state_token * rows.each, s.state_prompt * (own + 1.0))
+        if s.comm.text != "0":
+            seconds = seconds + s.comm * rows.each
+        mixed = put("Step with a chunk [s]", most(seconds, self.cap_step.each), "six")
+        self.extra["cap_space"], self.extra["cap_chunk"] = space, chunk
+        self.extra["cap_mixed"] = mixed
+        per = self.extra["cap_per_token"] = put("Extra a prompt token [s]", (
+            mixed.each - self.cap_step.each) / chunk.each, "science")
+        self.extra["cap_closed"] = put("Full at [s per token]", per.each
+                                       + self.cap_step.each / space.each, "science")
+
+    def _mixed_sizes(self, caps: np.ndarray[Any, Any], ends: np.ndarray[Any, Any],
+                     widths: np.ndarray[Any, Any]) -> None:
+        """The same over the batch sizes, linear between the limits."""
+        assert self.budget is not None
+        middle = ends - (widths - 1.0) / 2.0
+        low = np.clip(np.searchsorted(caps, middle, side="right") - 1, 0, max(len(caps) - 2, 0))
+        high = np.minimum(low + 1, len(caps) - 1)
+        part = np.clip((middle - caps[low]) / np.maximum(caps[high] - caps[low], 1.0), 0.0, 1.0)
+        b, source = self.board, self.extra["cap_mixed"]
+        row = self.n.first - 1
+        b.page.write(row - 1, self.extra_free, "Step with a chunk [s]", "count", "header")
+        values = source.value[low] + part * (source.value[high] - source.value[low])
+        for i, (lo, hi, share, value) in enumerate(zip(low, high, part, values, strict=True)):
+            text = source.row(int(lo)).text
+            if share > 0:
+                other = source.row(int(hi)).text
+                text = other if share == 1 else f"{text}+({other}-{text})*{x(share).text}"
+            b.put(row + i, self.extra_free, X(text, float(value)), "cell", "six")
+        mixed = Column(xl_col_to_name(self.extra_free), row + 1, row + len(ends), values)
+        self.extra_free += 1
+        self.extra["mixed"] = mixed
+        space = most(float(self.budget) - self.n.each, 1.0)
+        chunk = least(space, most(self.moments["longest"], 1.0))
+        per = self._sized("Extra a prompt token [s]", most(
+            mixed.each - self.seconds.each, 0.0) / chunk, "science")
+        self.extra["per_token"] = self.board.named(per, f"extra_{self.tag}")
+        closed = self._sized("Full at [s per token]", per.each + self.seconds.each / space,
+                             "science")
+        self.extra["closed"] = closed
+
+    def write_moments(self) -> None:
+        """Means over the prompts that the queue needs."""
+        b, share = self.board, self.prompt.share.all
+        new = self.new.all
+        self.moments["new"] = b.line("New prompt tokens, mean", total(share * new), "tokens", "",
+                                     "one")
+        self.moments["new2"] = b.line("New prompt tokens, mean of squares",
+                                      total(share * square(new)), "tokens²", "", "count")
+        self.moments["new3"] = b.line("New prompt tokens, mean of cubes",
+                                      total(share * new ** 3), "tokens³", "", "science")
+        self.moments["longest"] = b.line("Prompt of a token at random",
+                                         self.moments["new2"] / self.moments["new"], "tokens",
+                                         "E[p²] / E[p]", "one")
+        self.moments["cached"] = b.line("Cached prompt tokens, mean",
+                                        self.prompt.mean - self.moments["new"], "tokens", "",
+                                        "one")
+        for power, label in ((1, "mean"), (2, "mean of squares"), (3, "mean of cubes")):
+            seconds = self.prefill.all if power == 1 else self.prefill.all ** power
+            self.moments[f"s{power}"] = b.line(f"Prefill alone, {label}", total(share * seconds),
+                                               "s" + ("", "²", "³")[power - 1], "", "science")

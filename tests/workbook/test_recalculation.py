@@ -1,0 +1,295 @@
+"""The workbook calculates what the planner would: inputs are typed in, LibreOffice recalculates.
+
+Every case sets one input, drops all cached values, recalculates, and compares the named results
+with a new plan for the changed request at the same layout: GPUs equal, latency and money within
+0.5 %. Two examples run by default; ``WORKBOOK_MATRIX=1`` runs all of them (half an hour).
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from workbook_plans import CATALOG, PlanParts, parts
+from workbook_reading import errors, named, read
+
+from planner.api.plan_schema import parse_plan
+from planner.api.plan_service import make
+from planner.workbook import write_plan
+
+SOFFICE = shutil.which("soffice")
+pytestmark = [pytest.mark.office, pytest.mark.slow,
+              pytest.mark.skipif(SOFFICE is None, reason="LibreOffice is not installed")]
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+WHOLE = os.environ.get("WORKBOOK_MATRIX") == "1"
+NAMES = [f.stem for f in sorted(EXAMPLES.glob("*.json"))] if WHOLE else ["chat", "rag"]
+BATCH = 12
+"""Files that one start of LibreOffice converts."""
+COUNTS = ("gpus", "replicas", "nodes")
+MONEY = ("usd_per_hour", "usd_per_month", "usd_per_million_tokens")
+LAYOUT = ("tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel")
+Get = Callable[[str], Any]
+Change = Callable[[dict[str, Any], Get], dict[str, float] | None]
+
+
+def lengths(which: str, factor: float) -> Change:
+    """The mean length times a factor: a list is scaled, a spread keeps its 95th percentile."""
+    def change(request: dict[str, Any], get: Get) -> dict[str, float] | None:
+        form = request["workload"][f"{which}_tokens"]
+        mean = float(round(get(f"in_{which}_tokens_mean") * factor))
+        if isinstance(form, list):
+            return None
+        if isinstance(form, dict):
+            p95 = get(f"in_{which}_tokens_p95")
+            if not mean <= p95 <= 3.8 * mean:
+                return None
+            request["workload"][f"{which}_tokens"] = {"mean": mean, "p95": p95}
+        else:
+            request["workload"][f"{which}_tokens"] = mean
+        return {f"in_{which}_tokens_mean": mean}
+    return change
+
+
+def spread(factor: float) -> Change:
+    """The 95th percentile of the prompts over their mean."""
+    def change(request: dict[str, Any], get: Get) -> dict[str, float]:
+        mean = get("in_prompt_tokens_mean")
+        p95 = mean * factor
+        request["workload"]["prompt_tokens"] = {"mean": mean, "p95": p95}
+        return {"in_prompt_tokens_p95": p95}
+    return change
+
+
+def target(metric: str, factor: float) -> Change:
+    """A latency target times a factor, where the request has it."""
+    def change(request: dict[str, Any], get: Get) -> dict[str, float] | None:
+        if f"{metric}_ms" not in request["slo"]:
+            return None
+        request["slo"][f"{metric}_ms"] = get(f"in_{metric}_ms") * factor
+        return {f"in_{metric}_ms": request["slo"][f"{metric}_ms"]}
+    return change
+
+
+def field(part: str, name: str, value: float) -> Change:
+    """A field of the request that is a cell of the same meaning."""
+    def change(request: dict[str, Any], get: Get) -> dict[str, float]:
+        request.setdefault(part, {})[name] = value
+        return {f"in_{name}": value}
+    return change
+
+
+def rate(factor: float) -> Change:
+    def change(request: dict[str, Any], get: Get) -> dict[str, float]:
+        request["workload"]["requests_per_second"] = get("in_requests_per_second") * factor
+        return {"in_requests_per_second": request["workload"]["requests_per_second"]}
+    return change
+
+
+def price(factor: float) -> Change:
+    def change(request: dict[str, Any], get: Get) -> dict[str, float] | None:
+        if len(request["gpus"]) != 1:
+            return None
+        usd = get("in_usd_per_gpu_hour") * factor
+        request.setdefault("pricing", {})["usd_per_gpu_hour"] = {request["gpus"][0]: usd}
+        return {"in_usd_per_gpu_hour": usd}
+    return change
+
+
+EDITS: dict[str, Change] = {
+    "nothing": lambda request, get: {},
+    "rate x0.3": rate(0.3), "rate x2.7": rate(2.7), "rate x11": rate(11.0),
+    "prompt x1.3": lengths("prompt", 1.3), "prompt x0.8": lengths("prompt", 0.8),
+    "p95 2.2": spread(2.2), "output x0.5": lengths("output", 0.5),
+    "output x2": lengths("output", 2.0),
+    "hits": field("workload", "prefix_cache_hit_rate", 0.5),
+    "ttft x0.7": target("ttft", 0.7), "ttft x2": target("ttft", 2.0),
+    "tpot x0.7": target("tpot", 0.7), "tpot x2": target("tpot", 2.0),
+    "impossible": target("ttft", 0.001),
+    "percentile": field("slo", "percentile", 99.0),
+    "utilisation": field("limits", "target_utilization", 0.6),
+    "spares": field("limits", "spare_replicas", 3), "no spares": field("limits",
+                                                                       "spare_replicas", 0),
+    "price": price(1.37), "bursts": field("workload", "arrival_cv", 2.5),
+}
+QUICK = ("nothing", "rate x0.3", "rate x2.7", "prompt x1.3", "p95 2.2", "output x0.5", "hits",
+         "ttft x0.7", "tpot x0.7", "impossible", "percentile", "utilisation", "spares", "price",
+         "bursts")
+CASES = [(n, e) for n in NAMES for e in EDITS if WHOLE or e in (QUICK if n == "chat" else (
+    "nothing", "rate x2.7", "prompt x1.3"))]
+
+
+def same_layout(request: dict[str, Any], option: dict[str, Any], rate_: float) -> dict[str, Any]:
+    """The request with the recommended option's layout as the only choice."""
+    found = copy.deepcopy(request)
+    for name in ("concurrent_users", "think_time_s", "requests_per_day", "peak_hour_share"):
+        found["workload"].pop(name, None)
+    found["workload"]["requests_per_second"] = rate_
+    pools = option["pools"]
+    found["setups"] = [option["setup"]]
+    found["gpus"] = list(dict.fromkeys(p["gpu"] for p in pools))
+    found["precisions"] = [{"weights": option["weights"], "kv": option["kv"]}]
+    limits = found.setdefault("limits", {})
+    layouts = {tuple(p[k] for k in LAYOUT): {k: p[k] for k in LAYOUT} for p in pools}
+    limits["layouts"] = list(layouts.values())
+    budgets = [p["token_budget"] for p in pools if p.get("token_budget")]
+    if budgets:
+        limits["token_budgets"] = budgets
+    return found
+
+
+def without_values(data: bytes) -> bytes:
+    """The workbook without the cached values of its formulas."""
+    target_ = io.BytesIO()
+    with (zipfile.ZipFile(io.BytesIO(data)) as source,
+          zipfile.ZipFile(target_, "w", zipfile.ZIP_DEFLATED) as made):
+        for name in source.namelist():
+            part = source.read(name)
+            if "worksheets/sheet" in name:
+                part = re.sub(rb"</f><v>[^<]*</v>", b"</f>", part)
+            made.writestr(name, part)
+    return target_.getvalue()
+
+
+def recalculated(folder: Path, files: dict[str, bytes]) -> dict[str, openpyxl.Workbook]:
+    """What LibreOffice makes of workbooks without cached values."""
+    paths = {name: folder / f"{place}.xlsx" for place, name in enumerate(files)}
+    for name, path in paths.items():
+        path.write_bytes(without_values(files[name]))
+    listed = list(paths.values())
+    for start in range(0, len(listed), BATCH):
+        command = [str(SOFFICE), f"-env:UserInstallation=file://{folder}/profile", "--headless",
+                   "--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", f"{folder}/out",
+                   *map(str, listed[start:start + BATCH])]
+        subprocess.run(command, check=True, capture_output=True, timeout=900)
+    return {name: read((folder / "out" / path.name).read_bytes())
+            for name, path in paths.items()}
+
+
+def edited(data: bytes, values: dict[str, float]) -> bytes:
+    """The workbook with numbers typed into named cells."""
+    book = openpyxl.load_workbook(io.BytesIO(data))
+    for name, value in values.items():
+        [(sheet, cell)] = list(book.defined_names[name].destinations)
+        book[sheet][cell.replace("$", "")].value = value
+    made = io.BytesIO()
+    book.save(made)
+    return made.getvalue()
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory
+          ) -> dict[tuple[str, str], tuple[openpyxl.Workbook, dict[str, Any]]]:
+    """The recalculated workbook and the changed request of every case."""
+    files: dict[str, bytes] = {}
+    requests: dict[tuple[str, str], dict[str, Any]] = {}
+    for name in NAMES:
+        request = json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
+        plan = make(parse_plan(request), CATALOG)
+        data = write_plan(plan.document, plan.points, plan.snapshot)
+        book = read(data)
+
+        def get(cell: str, book: openpyxl.Workbook = book) -> Any:
+            return named(book, cell)
+
+        base = same_layout(request, plan.document["recommended"], get("in_requests_per_second"))
+        for edit in (e for n, e in CASES if n == name):
+            changed = copy.deepcopy(base)
+            values = EDITS[edit](changed, get)
+            if values is not None:
+                requests[name, edit] = changed
+                files[f"{name} {edit}"] = edited(data, values)
+    books = recalculated(tmp_path_factory.mktemp("edits"), files)
+    return {(n, e): (books[f"{n} {e}"], request) for (n, e), request in requests.items()}
+
+
+@pytest.mark.parametrize(("name", "edit"), CASES)
+def test_a_changed_input_moves_every_result_as_a_new_plan_would(
+        cases: dict[tuple[str, str], tuple[openpyxl.Workbook, dict[str, Any]]], name: str,
+        edit: str) -> None:
+    if (name, edit) not in cases:
+        pytest.skip("this example has no such input")
+    book, request = cases[name, edit]
+    assert errors(book) == []
+    best = make(parse_plan(request), CATALOG).document["recommended"]
+    if best is None:
+        assert all(named(book, f"out_{n}") == "n/a" for n in (*COUNTS, *MONEY))
+        assert "fail" in named(book, "out_check")
+        return
+    wanted = {**{n: best[n] for n in ("gpus", "nodes", *MONEY)},
+              "replicas": best["regions"] * sum(p["replicas"] for p in best["pools"])}
+    if "requests_per_day" in (EXAMPLES / f"{name}.json").read_text(encoding="utf-8"):
+        del wanted["usd_per_million_tokens"]  # counted at the day's mean, not at the peak
+    for metric in ("ttft", "tpot"):
+        wanted[f"{metric}_ms"] = latency(best, request["slo"], metric)
+    for quantity, value in wanted.items():
+        found = named(book, f"out_{quantity}")
+        if quantity in COUNTS:
+            assert found == value, quantity
+        else:
+            assert math.isclose(found, value, rel_tol=0.005), (quantity, found, value)
+    assert str(named(book, "out_check")).startswith("OK")
+
+
+def latency(best: dict[str, Any], slo: dict[str, Any], metric: str) -> float:
+    """A latency [ms] at the percentile of its target, 90 without one."""
+    level = slo.get(f"{metric}_percentile", slo.get("percentile", 90))
+    figure = best[f"{metric}_ms"].get(f"p{level if f'{metric}_ms' in slo else 90:g}")
+    if figure is not None:
+        return float(figure)
+    return float(slo[f"{metric}_ms"] * (1.0 - best["headroom"][metric]))
+
+
+# -- unedited ----------------------------------------------------------------------------------
+
+LONG = 'A "quoted" name, 🚀 and =1+1 ' + "x" * 171
+ODD: dict[str, Callable[[], PlanParts]] = {
+    "one pool": lambda: parts(name=LONG[:200], setups=["colocated", "chunked"]),
+    "two pools": lambda: parts(setups=["disaggregated"]),
+    "static": lambda: parts(setups=["static"]),
+    "impossible": lambda: parts(slo={"ttft_ms": 1, "tpot_ms": 50}, setups=["colocated"]),
+    "unpriced": lambda: parts(setups=["colocated"], pricing={"commitment": "owned"}),
+    "one GPU": lambda: parts(workload={"requests_per_second": 0.01, "prompt_tokens": 100,
+                                       "output_tokens": 1}, setups=["colocated"],
+                             limits={"spare_replicas": 0}),
+    "a million a second": lambda: parts(
+        workload={"requests_per_second": 1e6, "prompt_tokens": {"mean": 2000, "p95": 6000},
+                  "output_tokens": 300}, setups=["chunked"], gpus=["h100-sxm-80gb"],
+        limits={"max_gpus": 10**6, "max_tensor_parallel": 1}),
+}
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory
+        ) -> dict[str, tuple[bytes, openpyxl.Workbook]]:
+    files = {name: write_plan(*build()) for name, build in ODD.items()}
+    books = recalculated(tmp_path_factory.mktemp("odd"), files)
+    return {name: (files[name], books[name]) for name in files}
+
+
+@pytest.mark.parametrize("name", list(ODD))
+def test_every_cached_value_is_what_a_spreadsheet_calculates(
+        odd: dict[str, tuple[bytes, openpyxl.Workbook]], name: str) -> None:
+    data, after = odd[name]
+    before = read(data)
+    assert errors(after) == []
+    for sheet in before:
+        for row in sheet.iter_rows():
+            for cell in row:
+                value, again = cell.value, after[sheet.title][cell.coordinate].value
+                if isinstance(value, int | float):
+                    assert math.isclose(again, value, rel_tol=1e-8, abs_tol=1e-12), (
+                        sheet.title, cell.coordinate, value, again)
+                elif value is not None:
+                    assert again == value, (sheet.title, cell.coordinate)
