@@ -18,3 +18,10 @@ def worker_exit(server, worker):
     app = getattr(worker.app, "callable", None)
     if app is not None:
         stop_jobs(app)
+
+
+def when_ready(server):
+    """Compile the simulator's event loop beside the service, unless an earlier start has."""
+    from planner.api.background import compile_simulator
+
+    compile_simulator()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -53,3 +55,9 @@ def stop_jobs(app: Flask) -> None:
     found = app.extensions.get(_KEY)
     if found is not None:
         found.stop()
+
+
+def compile_simulator() -> None:
+    """Start a process of the lowest priority that compiles the simulator, once for each version."""
+    subprocess.Popen([sys.executable, "-m", "planner.simulator"],
+                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
