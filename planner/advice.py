@@ -249,7 +249,8 @@ def _resources(request: PlanRequest, resources: Resources, pricer: Pricer) -> Re
     profiles = {(g.slug, w): catalog.engine(request.engine, g, w) for g in gpus for w in weights}
     choices = {g.slug: pricer.choice(g.slug) for g in gpus}
     usd = {s: float(c.price.usd_per_gpu_hour) for s, c in choices.items() if c is not None}
-    return replace(resources, gpus=gpus, profiles=profiles, usd_per_gpu_hour=usd)
+    return replace(resources, gpus=gpus, profiles=profiles, usd_per_gpu_hour=usd,
+                   usd_by_stage=pricer.by_stage(gpus))
 
 
 def _cheapest(request: PlanRequest, resources: Resources, pricer: Pricer

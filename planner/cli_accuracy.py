@@ -174,4 +174,5 @@ def _print_adjustment(document: Mapping[str, Any]) -> None:
     _print(console, "Rejected", ("source", "code", "reason"),
            [[r["source"], r["code"], r["reason"]] for r in document["rejected"]])
     if document["saved"]:
-        click.echo("saved; use the profile by its name, as the engine of a plan")
+        click.echo("saved; plans with this engine, GPU and precision use it from now on, also by "
+                   "the engine's name; delete the profile to go back")

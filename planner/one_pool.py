@@ -78,7 +78,7 @@ def best_pool(request: PlanRequest, setup: str, held: list[Candidate]
         elif miss := zero_load_miss(setup, item.table):
             missed.append(miss)
         else:
-            for variant in _variants(request, setup, item.table):
+            for variant in _variants(request, setup, item):
                 tried.append(variant)
                 heappush(queue, (variant.fewest_gpus, len(held) + len(tried), variant))
     missed += _refused_layouts(setup, tried, refused, best.pool is None)
@@ -87,9 +87,10 @@ def best_pool(request: PlanRequest, setup: str, held: list[Candidate]
 
 @dataclass(slots=True)
 class _Best:
-    """The best pool so far on one GPU type: fewest GPUs, then lowest mean latency."""
+    """The best pool so far on one GPU type: fewest GPUs, then lowest cost, then mean latency."""
 
     gpus: int = 0
+    usd_per_hour: float = 0.0
     late_s: float = 0.0
     pool: Pool | None = None
 
@@ -102,11 +103,12 @@ class _Best:
         """Whether a fleet of fewer GPUs is known."""
         return self.pool is not None and self.gpus < gpus
 
-    def offer(self, pool: Pool, late_s: float, request: PlanRequest) -> None:
+    def offer(self, pool: Pool, late_s: float, candidate: Candidate) -> None:
         """Keep a pool when it is better, spares counted."""
-        gpus = spared_gpus(pool, request)
-        if self.pool is None or (gpus, late_s) < (self.gpus, self.late_s):
-            self.gpus, self.late_s, self.pool = gpus, late_s, pool
+        gpus, d = spared_gpus(pool, candidate.request), pool.deployment
+        usd = candidate.resources.usd_per_hour(d.gpu, d.layout, gpus)
+        if self.pool is None or (gpus, usd, late_s) < (self.gpus, self.usd_per_hour, self.late_s):
+            self.gpus, self.usd_per_hour, self.late_s, self.pool = gpus, usd, late_s, pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +123,16 @@ class _Variant:
         GPUs, spares included, that even this rate would take.
     """
 
+    candidate: Candidate
     table: Table
     source: Serving
     ceiling_rps: float
     fewest_gpus: int
 
 
-def _variants(request: PlanRequest, setup: str, table: Table) -> Iterator[_Variant]:
+def _variants(request: PlanRequest, setup: str, candidate: Candidate) -> Iterator[_Variant]:
     """The ways to run a one-pool setup on a table: token budgets for ``chunked``, else one."""
+    table = candidate.table
     sources: Sequence[Serving]
     if setup == "chunked":
         sources = Chunked.of_budgets(table, request.limits.token_budgets or DEFAULT_TOKEN_BUDGETS)
@@ -137,7 +141,7 @@ def _variants(request: PlanRequest, setup: str, table: Table) -> Iterator[_Varia
     for source in sources:
         ceiling = source.ceiling_rps()
         replicas = least_replicas(request, ceiling) + request.limits.spare_replicas
-        yield _Variant(table, source, ceiling, replicas * table.deployment.layout.gpus)
+        yield _Variant(candidate, table, source, ceiling, replicas * table.deployment.layout.gpus)
 
 
 def _offer(request: PlanRequest, variant: _Variant, best: _Best) -> Answer | Refusal:
@@ -147,7 +151,8 @@ def _offer(request: PlanRequest, variant: _Variant, best: _Best) -> Answer | Ref
     answer = smallest(source.check, request, limit, variant.ceiling_rps, known)
     if isinstance(answer, Answer):
         ttft_s, tpot_s = source.means(*share(request, answer.replicas), answer.verdict.cap)
-        best.offer(pool_of("serve", table, answer, source, request), ttft_s + tpot_s, request)
+        best.offer(pool_of("serve", table, answer, source, request), ttft_s + tpot_s,
+                   variant.candidate)
     return answer
 
 

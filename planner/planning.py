@@ -140,7 +140,8 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     found: list[dict[str, Any]] = []
     if request.verify:
         ranked, found = _verified(regional, resources, pricer, ranked)
-    used = {slug: c for _, fleet in ranked for slug, c in pricer.of_fleet(fleet).items()}
+    used = {slug: c for _, fleet in reversed(ranked)
+            for slug, c in pricer.of_fleet(fleet).items()}
     result = PlanResult(regional, resources, {**prices, **used}, catalog.as_of,
                         [document for document, _ in ranked], [f.sized for _, f in ranked],
                         missed, found)
@@ -241,7 +242,7 @@ def gather(request: PlanRequest, catalog: Catalog) -> tuple[Resources, dict[str,
     if request.speculative and request.speculative.draft_model:
         draft = catalog.llm(request.speculative.draft_model, "/speculative/draft_model")
     usd = {slug: float(p.price.usd_per_gpu_hour) for slug, p in prices.items()}
-    return Resources(llm, gpus, profiles, usd, draft), prices
+    return Resources(llm, gpus, profiles, usd, pricer.by_stage(gpus), draft), prices
 
 
 def _regional(request: PlanRequest) -> PlanRequest:

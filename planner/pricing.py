@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
 from planner.catalog.book import Catalog, PriceChoice
 from planner.errors import InvalidValue
 from planner.fleet import FleetSize
+from planner.hardware import Gpu
 from planner.requests import Pricing
+from planner.sizing import stage_gpus
+
+STAGE_WIDTHS = (*range(1, 17), 32, 64)
+"""GPUs of a stage for which prices are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,17 @@ class Pricer:
         least: dict[str, int] = {}
         for p in fleet.pools:
             d = p.pool.deployment
-            stage = min(d.layout.tensor * d.layout.data, d.gpu.node_gpus)
+            stage = stage_gpus(d.gpu, d.layout)
             least[d.gpu.slug] = max(least.get(d.gpu.slug, 1), stage)
         found = {slug: self.choice(slug, gpus) for slug, gpus in least.items()}
         return {slug: choice for slug, choice in found.items() if choice is not None}
+
+    def by_stage(self, gpus: Iterable[Gpu]) -> dict[tuple[str, int], float]:
+        """USD per GPU-hour by GPU slug and GPUs of a stage; what has no price is missing."""
+        pairs = {(g.slug, min(width, g.node_gpus)) for g in gpus for width in STAGE_WIDTHS}
+        found = {pair: self.choice(*pair) for pair in pairs}
+        return {pair: float(choice.price.usd_per_gpu_hour)
+                for pair, choice in found.items() if choice is not None}
 
     def usd_per_hour(self, fleet: FleetSize) -> float | None:
         """What a fleet costs per hour [USD], None when a GPU has no price."""

@@ -40,9 +40,16 @@ class Resources:
     """By GPU slug and weight precision."""
     usd_per_gpu_hour: Mapping[str, float]
     """Missing for a GPU without a price."""
+    usd_by_stage: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """USD per GPU-hour by GPU slug and the GPUs of a stage, which must sit in one instance."""
     draft: Llm | None = None
     tables: dict[object, Table] = field(default_factory=dict, compare=False, repr=False)
     """Tables that were built for this plan, so that its levers need not build them again."""
+
+
+    def usd_per_hour(self, gpu: Gpu, layout: Layout, gpus: int) -> float:
+        """Cost [USD/h] of so many GPUs in a layout, infinite where no price is known."""
+        return gpus * self.usd_by_stage.get((gpu.slug, stage_gpus(gpu, layout)), math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +145,11 @@ def peak_rps(request: PlanRequest) -> float:
 def least_replicas(request: PlanRequest, ceiling_rps: float) -> int:
     """Replicas that even the highest rate [1/s] of one would take."""
     return max(1, math.ceil(peak_rps(request) / ceiling_rps - 1e-9)) if ceiling_rps > 0 else 1
+
+
+def stage_gpus(gpu: Gpu, layout: Layout) -> int:
+    """GPUs of a pipeline stage that one instance must hold, at most a node."""
+    return min(layout.tensor * layout.data, gpu.node_gpus)
 
 
 def smallest(check: Check, request: PlanRequest, limit: int, ceiling_rps: float,

@@ -57,12 +57,12 @@ class TwoPools:
     pools : tuple of Pool
         Prefill, decode.
     rank : tuple of float
-        What orders pairs: value of the GPUs, then mean latency [s].
+        What orders pairs: value of the GPUs, their cost [USD/h], mean latency [s].
     """
 
     pair: Pair
     pools: tuple[Pool, Pool]
-    rank: tuple[float, float]
+    rank: tuple[float, float, float]
 
     def sized(self, request: PlanRequest) -> Sized:
         """Add what one replica of each pool could carry, and what users see."""
@@ -92,7 +92,8 @@ def best_pairs(request: PlanRequest, resources: Resources,
             for p_slug, layouts in sources.items():
                 if layouts:
                     value = _values(request, resources, (p_slug, d_slug))
-                    _Pairing(asked, value, (p_slug, d_slug), best, refusals).run(pools, layouts)
+                    _Pairing(asked, resources, value, (p_slug, d_slug), best, refusals).run(
+                        pools, layouts)
     covered = {slug for pair in best for slug in pair}
     return list(best.values()), [miss_of("disaggregated", table, refusal, None)
                                  for slug, (table, refusal) in refusals.items()
@@ -213,6 +214,7 @@ class _Pairing:
     """One pair of GPU types: prefill pools are offered to one decode pool after the other."""
 
     request: PlanRequest
+    resources: Resources
     value: Mapping[str, float]
     key: tuple[str, str]
     best: dict[tuple[str, str], TwoPools]
@@ -268,7 +270,9 @@ class _Pairing:
             return
         pools = pool_of("prefill", source.table, answer, source, self.request), decode
         means = pair.means(*_shares(self.request, pools), decode.batch_size)
-        rank = (pool_value(pools, self.value, self.request), sum(means))
+        usd = sum(self.resources.usd_per_hour(
+            p.deployment.gpu, p.deployment.layout, spared_gpus(p, self.request)) for p in pools)
+        rank = (pool_value(pools, self.value, self.request), usd, sum(means))
         if self.key not in self.best or rank < self.best[self.key].rank:
             self.best[self.key] = TwoPools(pair, pools, rank)
 

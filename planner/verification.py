@@ -145,7 +145,7 @@ def with_replicas(sized: Sized, more: list[int], request: PlanRequest) -> Sized:
     assert isinstance(prefill.source, PrefillPool)
     assert isinstance(decode.source, DecodePool)
     pair = Pair(prefill.source, decode.source)
-    return TwoPools(pair, (prefill, decode), (0.0, 0.0)).sized(request)
+    return TwoPools(pair, (prefill, decode), (0.0, 0.0, 0.0)).sized(request)
 
 
 def verify_best(ranked: list[tuple[dict[str, Any], Fleet]], request: PlanRequest,

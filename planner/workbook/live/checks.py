@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.workbook.layout import lines, set_up
 from planner.workbook.live.board import Board
-from planner.workbook.live.expr import X, both, total, when, words, x
+from planner.workbook.live.expr import X, both, is_number, total, when, words, x
 from planner.workbook.live.fleet import FleetCells
 from planner.workbook.live.inputs import InputCells, spread_fits
 from planner.workbook.plan import Plan
@@ -133,7 +133,8 @@ def _targets(plan: Plan, found: FleetCells) -> Any:
         label, values = names[target.metric]
         limit = X(f"in_{target.metric}_ms", target.limit_ms)
         yield (f"Recommended: {label} at its percentile [ms]", 1000.0 * values[1], limit,
-               when(1000.0 * values[1] <= limit * 1.001, 1.0, 0.0), "within the target")
+               when(is_number(limit), when(1000.0 * values[1] <= limit * 1.001, 1.0, 0.0), 1.0),
+               "within the target")
 
 
 def _inputs(board: Board, inputs: InputCells) -> X:

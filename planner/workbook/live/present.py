@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.workbook.live.expr import X, least, when
+from planner.workbook.live.expr import X, is_number, least, when
 from planner.workbook.live.fleet import FleetCells
 from planner.workbook.plan import Plan
 
@@ -33,8 +33,9 @@ def figures(plan: Plan, fleets: dict[int, FleetCells], ranks: dict[int, Any]) ->
             value = cells.get(target.metric)
             if value is not None:
                 limit = X(f"in_{target.metric}_ms", target.limit_ms)
-                cells[f"headroom_{target.metric}"] = 1.0 - value / limit
-                room.append(cells[f"headroom_{target.metric}"])
+                given, left = is_number(limit), 1.0 - value / limit
+                cells[f"headroom_{target.metric}"] = when(given, left, "n/a")
+                room.append(when(given, left, 1.0))
         if room and len(room) == len(plan.targets()):
             cells["tightest"] = least(*room)
         plan.live[ranks[place]] = {name: e for name, value in cells.items()
