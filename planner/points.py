@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.queueing import mg1_wait, split_arrival_cv2, sum_percentiles
+from planner.queueing import split_arrival_cv2, sum_percentiles
 from planner.requests import PlanRequest
 from planner.roofline import StepBatch
 from planner.setups.base import Table
@@ -140,7 +140,7 @@ def _prefill_rows(request: PlanRequest, pool: Pool, source: PrefillPool
                                       * source.batch, prefill_sequences=float(source.batch)))
     for rho in UTILIZATIONS:
         rate = rho / mean
-        wait = mg1_wait(rate, source.service_s, weights, cv2)
+        wait = source.wait(rate, cv2)
         late = sum_percentiles(wait, source.latency_s, weights, (level,))[0]
         yield {"batch_size": source.batch, "utilization": rho, "requests_per_s": rate,
                "step_ms": s_to_ms(float(source.pass_s @ weights)), "ttft_ms": s_to_ms(late),

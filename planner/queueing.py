@@ -16,10 +16,13 @@ from scipy.special import gammainc, ndtr
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-WINDOW_TOKENS = 256.0
-"""[token] over which the time per output token of a request is averaged."""
+WINDOW_TOKENS = 64.0
+"""[token] most gaps between tokens over which the time per output token of a request is averaged."""
 NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
+BEHIND_CV2 = 4.0
+"""Squared CV of what the prompts behind a request add to its TPOT: an exponential time, 2 d^2, over
+a log-normal length whose reciprocal has a second moment of about twice the mean's square."""
 COARSE = 8
 """Of the times at which a distribution is evaluated, every eighth finds where to look closer."""
 NOTICEABLE = 1e-6
@@ -84,9 +87,11 @@ def no_wait(shape: tuple[int, ...] = ()) -> Wait:
 def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: float = 1.0) -> Wait:
     """Wait of first-come first-served servers with general service.
 
-    Wq = lambda E[S^2] / (2 (1 - rho)), scaled by (ca^2 + cs^2) / (1 + cs^2) for arrivals that are
-    not Poisson (Allen & Cunneen); E[W^2] = 2 Wq^2 + lambda E[S^3] / (3 (1 - rho)). With bursts the
-    chance of waiting rises from rho towards 1 by the same factor.
+    Wq = lambda E[S^2] / (2 (1 - rho)), E[W^2] = 2 Wq^2 + lambda E[S^3] / (3 (1 - rho)). Arrivals
+    smoother than Poisson scale both by (ca^2 + cs^2) / (1 + cs^2) (Allen & Cunneen). Burstier ones
+    are taken as geometric batches with the same index of dispersion: of mean 1 + e with
+    e = (ca^2 - 1) / 2, so that a request waits for the batch as one job (M[X]/G/1) and then for
+    the e requests of its own batch ahead of it. Only the first of a batch may find the server idle.
 
     Parameters
     ----------
@@ -109,11 +114,15 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
     stable = rho < 1.0
     idle = np.where(stable, 1.0 - rho, 1.0)
     service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
-    bursts = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
-    mean = rate_per_s * second / (2.0 * idle) * bursts
-    square = 2.0 * mean**2 + rate_per_s * third / (3.0 * idle) * bursts
-    busy = np.minimum(1.0, rho * np.maximum(bursts, 1.0))
-    return Wait(np.where(stable, busy, 1.0), np.where(stable, mean, np.inf),
+    smooth = (min(arrival_cv2, 1.0) + service_cv2) / (1.0 + service_cv2)
+    ahead = max(arrival_cv2 - 1.0, 0.0) / 2.0
+    of_batch = ahead * first
+    mean = rate_per_s * (second + 2.0 * of_batch * first) / (2.0 * idle) * smooth
+    jobs = third + 6.0 * of_batch * (second + of_batch * first)
+    square = 2.0 * mean**2 + rate_per_s * jobs / (3.0 * idle) * smooth
+    square = square + 2.0 * mean * of_batch + ahead * second + 2.0 * of_batch**2
+    busy = 1.0 - (1.0 - rho) / (1.0 + ahead)
+    return Wait(np.where(stable, busy, 1.0), np.where(stable, mean + of_batch, np.inf),
                 np.where(stable, square, np.inf))
 
 
@@ -205,8 +214,10 @@ class Chain:
         [token/s] that must be generated.
     output_tokens : float
         [token] per request.
+    seen_s : ndarray, shape (N,)
+        [s] mean TPOT of the requests: ``tpot_s`` and the prompts behind their own.
     sigma_s : ndarray, shape (N,)
-        [s] standard deviation of a request's TPOT around ``tpot_s``: some meet more stalls.
+        [s] standard deviation of a request's TPOT around ``seen_s``: some meet more stalls.
     weight : ndarray, shape (N,)
         The products, scaled so that none overflows.
     empty : float
@@ -221,6 +232,7 @@ class Chain:
     tpot_s: Array
     load: float
     output_tokens: float
+    seen_s: Array
     sigma_s: Array
     weight: Array
     empty: float
@@ -229,18 +241,24 @@ class Chain:
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
-           arrival_cv2: float = 1.0, stall_s2: Array | float = 0.0) -> Chain:
+           arrival_cv2: float = 1.0, stall_s2: Array | float = 0.0,
+           behind_s: Array | float = 0.0, window: float = WINDOW_TOKENS) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
 
-        While a request writes w tokens, ``lambda w tpot`` others are prefilled, Poisson, each
-        stalling it by S; so its own TPOT varies by ``lambda tpot E[S^2] / w``. A window of
-        :data:`WINDOW_TOKENS` is taken for every request: short answers vary more and long ones
-        less, and a target on TPOT must not get easier because answers grow.
+        While a request writes w tokens, ``lambda w tpot`` others are prefilled, each stalling it
+        by S; so its own TPOT varies by ``lambda tpot ca^2 E[S^2] / w``, ca^2 being the index of
+        dispersion of their number. The prompts that wait behind its own stall it at once, by d
+        on average, which adds d / w to its TPOT; that varies by :data:`BEHIND_CV2` times its
+        square.
 
         Parameters
         ----------
         stall_s2 : ndarray or float
             E[S^2] [s^2] that an arrival adds to the running requests.
+        behind_s : ndarray or float
+            d [s].
+        window : float
+            w [token].
         """
         n = np.arange(1.0, len(tpot_s) + 1.0)
         load = max(rate_per_s * output_tokens, 1e-300)
@@ -249,8 +267,10 @@ class Chain:
         logs = np.cumsum(np.log(utilization)) / peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        sigma = np.sqrt(rate_per_s * tpot_s * stall_s2 / WINDOW_TOKENS)
-        return cls(n, tpot_s, load, output_tokens, sigma, np.exp(logs - top), math.exp(-top),
+        late = np.asarray(behind_s / window)
+        sigma = np.sqrt(rate_per_s * max(arrival_cv2, 1.0) / window * tpot_s * stall_s2
+                        + BEHIND_CV2 * late**2)
+        return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top), math.exp(-top),
                    utilization, ratio)
 
     def tail(self) -> Array:
@@ -297,7 +317,7 @@ class Chain:
 
     def _within(self, limits_s: Array, cap: int) -> Array:
         """P(request's TPOT <= limit) in each state, shape (limits, cap)."""
-        tpot, sigma = self.tpot_s[:cap], self.sigma_s[:cap]
+        tpot, sigma = self.seen_s[:cap], self.sigma_s[:cap]
         distance = limits_s[:, None] - tpot
         spread = np.where(sigma > 0, sigma, 1.0)
         return np.asarray(np.where(sigma > 0, ndtr(distance / spread), distance >= 0))
@@ -313,19 +333,20 @@ class Chain:
         return float(values[min(index, cap - 1)])
 
     def mean_tpot(self, cap: int) -> float:
-        """Mean time per output token [s] over the tokens: E[n] over the throughput (Little)."""
-        return float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
+        """Mean time per output token [s] over the tokens: E[n] over the throughput (Little),
+        and what the prompts behind a request's own add."""
+        return float(np.dot(self._tokens(cap), self.seen_s[:cap]))
 
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...]) -> list[float]:
         """Percentiles [s] of the TPOT of requests: over states, and within them."""
         tokens = self._tokens(cap)
         if not self.sigma_s[:cap].any():
-            return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
+            return [self.token_percentile(self.seen_s, cap, p / 100.0) for p in percentiles]
         likely = np.flatnonzero(tokens >= 1e-6 * tokens.max())
         first, last = int(likely[0]), int(likely[-1])
         reach = 5.0 * float(self.sigma_s[last])
-        grid = np.linspace(max(float(self.tpot_s[first]) - reach, 0.0),
-                           float(self.tpot_s[last]) + reach, 128)
+        grid = np.linspace(max(float(self.seen_s[first]) - reach, 0.0),
+                           float(self.seen_s[last]) + reach, 128)
         reached = np.maximum.accumulate(self._within(grid, cap) @ tokens)
         return [float(x) for x in np.interp(np.asarray(percentiles) / 100.0 - 1e-9, reached, grid)]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import Wait, mg1_wait
+from planner.queueing import Wait
 from planner.roofline import StepBatch
 from planner.setups.base import Table
 from planner.setups.continuous import Array, Continuous
@@ -122,7 +122,7 @@ class Chunked(Continuous):
         full_step = decode + per_token * space
         latency = whole * full_step + np.where(rest > 0, decode + per_token * rest, 0.0)
         service = tokens / space * full_step
-        wait = mg1_wait(rate_per_s, service * table.occupancy, table.prompt_weights, cv2)
+        wait = table.wait(rate_per_s, service, cv2, float(table.deployment.layout.pipeline))
         profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
         residual = CHUNK_RESIDUAL * decode / (1.0 - load)
@@ -144,6 +144,23 @@ class Chunked(Continuous):
     def stall_s2(self) -> Array:
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
         return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
+
+    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array:
+        """Their chunks lengthen the steps that follow by their extra time.
+
+        The wait in T is that of :func:`planner.queueing.mg1_wait` over the mean prompt of each
+        batch size: all rows are open, so neither load reaches 1.
+        """
+        prompt, table = self.workload.new_prompt, self.table
+        each = self.decode[:size] / self.space[:size] + self.extra_per_token[:size]
+        ahead = max(cv2 - 1.0, 0.0) / 2.0
+        kept = prompt.mean * table.occupancy
+        square = (prompt.second_moment * table.occupancy**2
+                  * table.deployment.layout.data * rate_per_s / 2.0)
+        wait = (square * each + ahead * kept) * each / (1.0 - rate_per_s * kept * each)
+        load = rate_per_s * prompt.mean * self.extra_per_token[:size]
+        first = wait + each * prompt.mean + self.decode[:size]
+        return np.asarray(load * first / (1.0 - load))
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""

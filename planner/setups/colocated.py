@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.queueing import Wait, mg1_wait
+from planner.queueing import Wait
 from planner.setups.continuous import RESIDUAL, Array, Continuous
 
 
@@ -32,9 +32,8 @@ class Colocated(Continuous):
         """M/G/1 over prompts; the prompt first waits for the step that runs."""
         table = self.table
         step = np.interp(running, table.n, table.step_s)
-        service = np.broadcast_to(table.prefill_s * table.occupancy,
-                                  (len(running), len(table.prefill_s)))
-        wait = mg1_wait(rate_per_s, service, table.prompt_weights, cv2)
+        service = np.broadcast_to(table.prefill_s, (len(running), len(table.prefill_s)))
+        wait = table.wait(rate_per_s, service, cv2, table.deployment.layout.pipeline - 1.0)
         return wait, table.first_token_s[None, :] + RESIDUAL * step[:, None]
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
@@ -49,6 +48,13 @@ class Colocated(Continuous):
         """A prefill stalls every running request by all of its time."""
         table = self.table
         return float(table.prefill_s**2 @ table.prompt_weights) * table.occupancy
+
+    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> float:
+        """All prompts behind are prefilled before the first decode step."""
+        table, load = self.table, self._load(rate_per_s)
+        wait = table.wait(rate_per_s, table.prefill_s, cv2)
+        first = float(wait.mean_s) + float(table.prefill_s @ table.prompt_weights)
+        return load * first / (1.0 - load)
 
     def ceiling_rps(self) -> float:
         """Highest n / (o D + n S)."""

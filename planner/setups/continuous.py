@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from planner.queueing import (
     PERCENTILES,
+    WINDOW_TOKENS,
     Chain,
     Wait,
     admission_wait,
@@ -81,8 +82,19 @@ class Continuous(ABC):
         """E[S^2] [s^2] of what one arrival's prefill adds to each running request."""
 
     @abstractmethod
+    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
+        """Stall [s] by the prompts that arrived while a request waited and was prefilled, and by
+        those that come during theirs: ``u T / (1 - u)`` with T from arrival to first token and u
+        the share of time that prompts take from the decodes; over ``n = 1..size``."""
+
+    @abstractmethod
     def ceiling_rps(self) -> float:
         """Highest rate [1/s] of any mean-field row: what no latency target can exceed."""
+
+    @property
+    def window(self) -> float:
+        """Tokens over which a request's TPOT averages its stalls."""
+        return min(WINDOW_TOKENS, self.workload.output.mean_gaps)
 
     # -- questions ----------------------------------------------------------------------------
 
@@ -92,7 +104,8 @@ class Continuous(ABC):
         if tpot is None:
             return None
         stalls = np.broadcast_to(self.stall_s2(), (self.size,))[: len(tpot)]
-        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, stalls)
+        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, stalls,
+                        self.behind_s(rate_per_s, cv2, len(tpot)), self.window)
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""

@@ -160,7 +160,7 @@ class PrefillPool:
         """
         if not self.fits:
             return Verdict(False, 0, "memory")
-        wait = mg1_wait(rate_per_s, self.service_s, self.table.prompt_weights, cv2)
+        wait = self.wait(rate_per_s, cv2)
         if not np.isfinite(wait.mean_s):
             return Verdict(False, 0, "throughput")
         if self.sending(rate_per_s) >= MAX_LINK_LOAD:
@@ -183,7 +183,7 @@ class PrefillPool:
 
     def wait(self, rate_per_s: float, cv2: float) -> Wait:
         """Wait for the prefill server."""
-        return mg1_wait(rate_per_s, self.service_s, self.table.prompt_weights, cv2)
+        return self.table.wait(rate_per_s, self.pass_s / self.batch, cv2)
 
     def load(self, rate_per_s: float) -> float:
         """Utilisation of a replica."""

@@ -8,6 +8,7 @@ free it takes what waits, at most ``M``; a cycle of ``b`` requests takes
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
@@ -17,6 +18,10 @@ from planner.roofline import StepBatch
 from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
 from planner.setups.continuous import Array
 from planner.workload import Slo
+
+_NORMAL = NormalDist()
+CROWD = 0.7
+"""Percentile of the batches whose cycle a request is taken to wait for."""
 
 
 class Static:
@@ -99,22 +104,57 @@ class Static:
         if not keeps_up[-1]:
             return None
         batch = int(np.argmax(keeps_up)) + 1
-        arriving = min(rate_per_s * float(cycle[batch - 1]), float(cap))
-        crowd = min(cap, max(batch, math.ceil(arriving + 1.2816 * math.sqrt(arriving))))
+        arriving, variance = self._met(rate_per_s, cv2, batch)
+        levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
+
+        def crowd(level: float) -> int:
+            size = arriving + max(_NORMAL.inv_cdf(level), 0.0) * math.sqrt(variance)
+            return min(cap, max(batch, math.ceil(size)))
+
         load = rate_per_s * float(cycle[cap - 1]) / cap
         queue = self._queue_s(float(cycle[cap - 1]), cap, load, cv2)
-        levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
         busy = min(1.0, rate_per_s * float(cycle[batch - 1]))
         profile = self.table.deployment.profile
-        span = float(cycle[crowd - 1])
-        prefill = float(self.prefill_s[crowd - 1]) * profile.ttft_scale + profile.request_s
-        waits = [_uniform_percentile(span, busy, p / 100.0) - queue * math.log(1.0 - p / 100.0)
-                 for p in levels]
-        ttft = figures(busy * span / 2.0 + queue + prefill, levels, [w + prefill for w in waits])
-        step = float(self.decode_s[crowd - 1])
-        tpot = figures(float(self.decode_s[batch - 1]), levels, [step] * len(levels))
+        many = crowd(CROWD)
+        prefill = float(self.prefill_s[many - 1]) * profile.ttft_scale + profile.request_s
+        rest_s, share, mean_rest = self._rest(many)
+        ends = np.interp([max(0.0, (p / 100.0 - (1.0 - busy)) / busy) if busy > 0 else 0.0
+                          for p in levels], share, rest_s)
+        waits = [float(w) - queue * math.log(1.0 - p / 100.0)
+                 for p, w in zip(levels, ends, strict=True)]
+        ttft = figures(busy * mean_rest + queue + prefill, levels, [w + prefill for w in waits])
+        tpot = figures(float(self.decode_s[crowd(0.5) - 1]), levels,
+                       [float(self.decode_s[crowd(p / 100.0) - 1]) for p in levels])
         e2e = e2e_figures(ttft, tpot, self.workload)
         return Latencies(ttft, tpot, dict(tpot), e2e, float(batch), load)
+
+    def _cycles(self, batch: int) -> tuple[Array, Array]:
+        """Length of a cycle of ``batch`` requests [s], by its longest answer, with weights."""
+        output = self.workload.output
+        reached = np.minimum(np.cumsum(output.weights), 1.0) ** batch
+        weights = np.diff(reached, prepend=0.0)
+        return self.prefill_s[batch - 1] + output.tokens * self.decode_s[batch - 1], weights
+
+    def _met(self, rate_per_s: float, cv2: float, batch: int) -> tuple[float, float]:
+        """Mean and variance of the requests that come in the cycle which one of them meets.
+
+        Long cycles are met more often: their mean as met is E[C^2] / E[C] (inspection paradox).
+        """
+        cycle, weights = self._cycles(batch)
+        first, second, third = (float(weights @ cycle**k) for k in (1, 2, 3))
+        met = second / first
+        mean = rate_per_s * met + max(cv2 - 1.0, 0.0) / 2.0
+        return mean, mean * max(cv2, 1.0) + rate_per_s**2 * max(third / first - met**2, 0.0)
+
+    def _rest(self, batch: int) -> tuple[Array, Array, float]:
+        """Rest of a running cycle: times [s], the share of rests up to each, and the mean [s].
+
+        P(rest <= t) = E[min(C, t)] / E[C], linear between the points of C.
+        """
+        cycle, weights = self._cycles(batch)
+        times = np.concatenate([[0.0], cycle])
+        share = np.minimum(times[:, None], cycle) @ weights / float(weights @ cycle)
+        return times, share, float(weights @ cycle**2 / (2.0 * weights @ cycle))
 
     @staticmethod
     def _queue_s(cycle_s: float, cap: int, load: float, cv2: float) -> float:
@@ -130,8 +170,3 @@ def longest_of(tokens: Array, weights: Array, n: Array) -> Array:
     above = np.minimum(np.cumsum(weights), 1.0)
     below = np.concatenate([[0.0], above[:-1]])
     return np.asarray((above[None, :] ** n[:, None] - below[None, :] ** n[:, None]) @ tokens)
-
-
-def _uniform_percentile(span_s: float, busy: float, share: float) -> float:
-    """Percentile of a wait that is uniform on (0, span) with probability ``busy``, else 0."""
-    return max(0.0, (share - (1.0 - busy)) / busy) * span_s if busy > 0 else 0.0
