@@ -17,7 +17,7 @@ from scipy.special import gammainc, ndtr
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 WINDOW_TOKENS = 64.0
-"""[token] most gaps between tokens over which the time per output token of a request is averaged."""
+"""[token] at most over which the time per output token of a request is averaged."""
 NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
 BEHIND_CV2 = 4.0
@@ -270,8 +270,8 @@ class Chain:
         late = np.asarray(behind_s / window)
         sigma = np.sqrt(rate_per_s * max(arrival_cv2, 1.0) / window * tpot_s * stall_s2
                         + BEHIND_CV2 * late**2)
-        return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top), math.exp(-top),
-                   utilization, ratio)
+        return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top),
+                   math.exp(-top), utilization, ratio)
 
     def tail(self) -> Array:
         """Weight of those that wait, relative to the last state's: r / (1 - r) for every cap."""

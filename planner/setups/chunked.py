@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from planner.queueing import Wait
 from planner.roofline import StepBatch
 from planner.setups.base import Table
-from planner.setups.continuous import Array, Continuous
+from planner.setups.continuous import Array, Continuous, behind
 
 CHUNK_RESIDUAL = 0.9
 """Share of a mean step that a new prompt waits for: the rest of the running one, and the longer
@@ -145,22 +145,18 @@ class Chunked(Continuous):
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
         return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
 
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array:
+    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
         """Their chunks lengthen the steps that follow by their extra time.
 
-        The wait in T is that of :func:`planner.queueing.mg1_wait` over the mean prompt of each
-        batch size: all rows are open, so neither load reaches 1.
+        All rows are open, so neither load reaches 1.
         """
-        prompt, table = self.workload.new_prompt, self.table
-        each = self.decode[:size] / self.space[:size] + self.extra_per_token[:size]
-        ahead = max(cv2 - 1.0, 0.0) / 2.0
-        kept = prompt.mean * table.occupancy
-        square = (prompt.second_moment * table.occupancy**2
-                  * table.deployment.layout.data * rate_per_s / 2.0)
-        wait = (square * each + ahead * kept) * each / (1.0 - rate_per_s * kept * each)
-        load = rate_per_s * prompt.mean * self.extra_per_token[:size]
-        first = wait + each * prompt.mean + self.decode[:size]
-        return np.asarray(load * first / (1.0 - load))
+        prompt, table, extra = self.workload.new_prompt, self.table, self.extra_per_token[:size]
+        each = self.decode[:size] / self.space[:size] + extra
+        kept, ranks = table.occupancy, table.deployment.layout.data
+        return behind(rate_per_s, cv2, rate_per_s * prompt.mean * extra,
+                      kept * prompt.mean * each,
+                      kept**2 * ranks * prompt.second_moment * each**2,
+                      prompt.mean * each + self.decode[:size])
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""

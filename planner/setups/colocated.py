@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.queueing import Wait
-from planner.setups.continuous import RESIDUAL, Array, Continuous
+from planner.setups.continuous import RESIDUAL, Array, Continuous, behind
 
 
 class Colocated(Continuous):
@@ -49,12 +49,13 @@ class Colocated(Continuous):
         table = self.table
         return float(table.prefill_s**2 @ table.prompt_weights) * table.occupancy
 
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> float:
-        """All prompts behind are prefilled before the first decode step."""
-        table, load = self.table, self._load(rate_per_s)
-        wait = table.wait(rate_per_s, table.prefill_s, cv2)
-        first = float(wait.mean_s) + float(table.prefill_s @ table.prompt_weights)
-        return load * first / (1.0 - load)
+    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
+        """They are prefilled before the first decode step."""
+        table, weights = self.table, self.table.prompt_weights
+        mean, square = float(table.prefill_s @ weights), float(table.prefill_s**2 @ weights)
+        kept, ranks = table.occupancy, table.deployment.layout.data
+        return behind(rate_per_s, cv2, self._load(rate_per_s), kept * mean,
+                      kept**2 * ranks * square, mean)
 
     def ceiling_rps(self) -> float:
         """Highest n / (o D + n S)."""

@@ -84,8 +84,7 @@ class Continuous(ABC):
     @abstractmethod
     def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
         """Stall [s] by the prompts that arrived while a request waited and was prefilled, and by
-        those that come during theirs: ``u T / (1 - u)`` with T from arrival to first token and u
-        the share of time that prompts take from the decodes; over ``n = 1..size``."""
+        those that come during theirs (:func:`behind`), over ``n = 1..size``."""
 
     @abstractmethod
     def ceiling_rps(self) -> float:
@@ -253,6 +252,24 @@ class Continuous(ABC):
     def gap(self, tpot_s: Array) -> Array:
         """Gap between two tokens when no prefill falls into it [s] over ``n``."""
         return self.table.decode_s[: len(tpot_s)]
+
+
+def behind(rate_per_s: float, cv2: float, load: Array | float, kept_s: Array | float,
+           square_s2: Array | float, alone_s: Array | float) -> Array | float:
+    """Stall [s] by the prompts behind a request: ``u T / (1 - u)``, T its wait and its own prefill.
+
+    Parameters
+    ----------
+    load : float or ndarray
+        u, share of time that prompts take from the decodes; below 1.
+    kept_s, square_s2 : float or ndarray
+        Mean [s] and mean of squares [s^2] of what a prompt keeps the prefill server.
+    alone_s : float or ndarray
+        [s] from the start of a prefill to its first token.
+    """
+    ahead = max(cv2 - 1.0, 0.0) / 2.0
+    wait_s = (rate_per_s * square_s2 / 2.0 + ahead * kept_s) / (1.0 - rate_per_s * kept_s)
+    return load * (wait_s + alone_s) / (1.0 - load)
 
 
 def _level(target: Slo) -> float:

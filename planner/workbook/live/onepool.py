@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
+from planner.requests import Layout
 from planner.setups.base import cap_sequence
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
@@ -86,11 +87,34 @@ def mg1(put: Any, rate: X, first: X, second: X, third: X, cv2: X) -> tuple[Wait,
     rho = put("Prefill load", rate * first)
     idle = most(1.0 - rho, 1e-6)
     spread = most(second / square(first) - 1.0, 0.0)
-    bursts = put("Burstiness factor", (cv2 + spread) / (1.0 + spread))
-    mean = put("Wait for the prefill, mean [s]", rate * second / (2.0 * idle) * bursts)
+    smooth = put("Smoothness factor", (least(cv2, 1.0) + spread) / (1.0 + spread))
+    ahead = put("Ahead in a burst, mean", most(cv2 - 1.0, 0.0) / 2.0)
+    of_batch = put("Wait for them [s]", ahead * first)
+    mean = put("Wait for other bursts, mean [s]",
+               rate * (second + 2.0 * of_batch * first) / (2.0 * idle) * smooth)
+    jobs = put("Service of a burst, mean of cubes [s³]",
+               third + 6.0 * of_batch * (second + of_batch * first))
     square_ = put("Wait for the prefill, mean of squares [s²]",
-                  2.0 * square(mean) + rate * third / (3.0 * idle) * bursts)
-    return Wait(least(rho * most(bursts, 1.0), 1.0), mean, square_), rho
+                  2.0 * square(mean) + rate * jobs / (3.0 * idle) * smooth
+                  + 2.0 * mean * of_batch + ahead * second + 2.0 * square(of_batch))
+    return Wait(1.0 - most(1.0 - rho, 0.0) / (1.0 + ahead),
+                put("Wait for the prefill, mean [s]", mean + of_batch), square_), rho
+
+
+def rank_wait(put: Any, layout: Layout, rate: X, first: X, second: X, third: X, cv2: X,
+              shared: float = 0.0) -> tuple[Wait, X]:
+    """Wait for the prefills of a data-parallel rank (``Table.wait``), and its load."""
+    ranks = float(layout.data)
+    if ranks > 1.0:
+        rate, cv2 = rate / ranks, 1.0 + (cv2 - 1.0) / ranks
+        first, second, third = first * ranks, second * ranks**2, third * ranks**3
+    wait, rho = mg1(put, rate, first, second, third, cv2)
+    if not shared:
+        return wait, rho
+    longer = put("Longer by prompts of the same pass",
+                 1.0 + shared * least(rho, 1.0) / (1.0 + least(rho, 1.0)))
+    return Wait(wait.busy, put("Wait with them, mean [s]", wait.mean * longer),
+                put("Wait with them, mean of squares [s²]", wait.second * square(longer))), rho
 
 
 def bins(top: int, fine: bool = False) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

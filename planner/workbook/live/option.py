@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 
 from planner.collectives import NETWORK_EFFICIENCY
 from planner.memory import MemoryBudget
+from planner.queueing import WINDOW_TOKENS
 from planner.roofline import Deployment
 from planner.setups.continuous import RESIDUAL
 from planner.setups.disaggregated import MAX_LINK_LOAD
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
+    absolute,
     both,
     highest,
     least,
@@ -27,7 +29,7 @@ from planner.workbook.live.expr import (
 )
 from planner.workbook.live.lengths import LengthInputs, LengthRows
 from planner.workbook.live.lengths import write as write_lengths
-from planner.workbook.live.onepool import Load, Tables, Targets, Wait, mg1
+from planner.workbook.live.onepool import Load, Tables, Targets, Wait, mg1, rank_wait
 from planner.workbook.live.search import (
     BARELY,
     Asked,
@@ -40,7 +42,7 @@ from planner.workbook.live.seen import FirstToken, Seen, latencies
 from planner.workbook.live.sizing import Found, size
 from planner.workbook.live.step import Hardware, StepSheet, kept_entries
 
-SCALAR_ROWS = 90
+SCALAR_ROWS = 110
 """Rows kept for the scalars of one search."""
 
 
@@ -212,6 +214,11 @@ class OptionSheet:
         m["held"] = m["service1"]
         m["stall2"] = b.line("Stall of the decodes, mean of squares", m["s2"] * m["occupancy"],
                              "s²", "", "science")
+        share, tokens = t.output.share.all, t.output.tokens.all
+        gaps = (tokens + absolute(tokens - 2.0)) / 2.0
+        m["window"] = b.line("Tokens over which a TPOT averages", least(
+            WINDOW_TOKENS, 1.0 / total(share / gaps)), "tokens",
+            "harmonic mean of the answers less 1", "one")
         m["first"] = b.line("First token on an idle replica, mean",
                             total(self.prompt.share.all * t.first.all), "s", "", "six")
 
@@ -335,7 +342,7 @@ class OptionSheet:
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             put = Scalars(rows, column)
             one = Asked(column, put("Requests per second [1/s]", rate), put("Arrival CV²", cv2))
-            wait, rho = mg1(put, one.rate, service[0], service[1], service[2], one.cv2)
+            wait, rho = rank_wait(put, pool.deployment.layout, one.rate, *service, one.cv2)
             one.wait = Wait(
                 put("Share that waits", 1.0 - (1.0 - wait.busy) * (1.0 - admission.busy)),
                 put("Wait, mean [s]", wait.mean + admission.mean),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
-from planner.queueing import WINDOW_TOKENS
+from planner.queueing import BEHIND_CV2
 from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
 from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
@@ -37,7 +37,7 @@ from planner.workbook.live.onepool import (
     Tables,
     Targets,
     Wait,
-    mg1,
+    rank_wait,
 )
 
 BARELY = 1e-6
@@ -199,8 +199,14 @@ class Chain:
         t, c = self.tables, one.cells
         moment = {"colocated": "stall2", "chunked": "new2"}.get(self.kind)
         if moment:
-            c["stall"] = put("Spread of TPOT by prefills", one.rate * t.moments[moment]
-                             / WINDOW_TOKENS)
+            m = t.moments
+            c["stall"] = put("Spread of TPOT by prefills", one.rate * most(one.cv2, 1.0)
+                             * m[moment] / m["window"])
+            ranks = float(t.step.deployment.layout.data)
+            kept, again = ((m["service1"], m["service2"]) if self.kind == "colocated" else
+                           (m["occupancy"] * m["new"], square(m["occupancy"]) * m["new2"]))
+            c["ahead"] = put("Of a burst, ahead", most(one.cv2 - 1.0, 0.0) / 2.0 * kept)
+            c["others"] = put("Of others", one.rate * again * ranks / 2.0)
         if self.kind == "chunked":
             c["demand"] = put("Prompt tokens per second", one.rate * t.moments["new"])
             self._down(one)
@@ -210,6 +216,8 @@ class Chain:
         if self.kind == "colocated":
             c["load"] = put("Share of time of prefills", one.rate * t.moments["held"])
             c["slow"] = put("Time left to decodes", most(1.0 - c["load"], 1e-6))
+            c["late"] = put("TPOT by the prompts behind [s]", c["load"] / c["slow"] * (
+                (c["others"] + c["ahead"]) / c["slow"] + t.moments["s1"]) / t.moments["window"])
             inner = inner / c["slow"]
         c["log"] = put("ln of output tokens per second", ln(most(inner, 1e-300)))
         assert self.middles is not None
@@ -252,22 +260,37 @@ class Chain:
         """Share of time that prompts leave; rows where it is negative are never counted."""
         return absolute(1.0 - one.cells["demand"] * per_token)
 
-    def sigma(self, one: Asked, tpot: X, per_token: X | None, variance: X | None) -> X:
+    def late(self, one: Asked, step: X, per_token: X | None, each: X | None) -> X:
+        """TPOT that the prompts behind a request add to it [s] (``continuous.behind``)."""
+        c, m = one.cells, self.tables.moments
+        if per_token is None or each is None:
+            return c.get("late", x(0.0))
+        idle = absolute(1.0 - c["demand"] * m["occupancy"] * each)
+        alone = m["new"] * each + step
+        wait = (c["others"] * each + c["ahead"]) * each / idle
+        share = c["demand"] * per_token / m["window"] / self.left(one, per_token)
+        return share * (wait + alone)
+
+    def sigma(self, one: Asked, tpot: X, per_token: X | None, variance: X | None, late: X) -> X:
         """Standard deviation of a request's TPOT around that of its batch size."""
         found = x(TINY_S2) if variance is None else variance + TINY_S2
         if self.kind == "colocated":
             found = one.cells["stall"] * tpot + found
         elif per_token is not None:
             found = one.cells["stall"] * tpot * square(per_token) + found
+        if late.text != "0":
+            found = BEHIND_CV2 * square(late) + found
         return sqrt(found)
 
     def _limit(self, put: Scalars, one: Asked) -> X:
         """Largest batch limit that keeps up and holds TPOT."""
         t, c = self.tables, one.cells
         per = t.extra["per_token"].all if self.kind == "chunked" else None
-        tpot = self.tpot(one)
+        every = t.extra["closed"].all if self.kind == "chunked" else None
+        tpot, late = self.tpot(one), self.late(one, t.seconds.all, per, every)
         level = self.targets.tpot_level - BARELY
-        good = normal((self.targets.tpot - tpot) / self.sigma(one, tpot, per, t.variance.all))
+        good = normal((self.targets.tpot - tpot - late)
+                      / self.sigma(one, tpot, per, t.variance.all, late))
         surplus = self.weights(one) * t.n.all / tpot * (good - level)
         caps, step = t.cap.each, t.cap_step.each
         rate = self.ceiling.letter + "{r}"
@@ -277,17 +300,19 @@ class Chain:
         open_e = both(*tests)
         if self.kind == "chunked":
             per_c: X | None = t.extra["cap_per_token"].each
+            each_c: X | None = t.extra["cap_closed"].each
             mine = step / self.left(one, t.extra["cap_per_token"].each)
             weight = exp(pick_each(c["logs"], self.place) - c["top"])
         else:
-            per_c = None
+            per_c = each_c = None
             mine = step if self.kind == "decode" else step / c["slow"]
             weight = exp((caps * c["log"] + self.limit_logs.each) / c["peak"] - c["top"])
         util = (one.rate * t.output.mean * mine / caps) ** (1.0 / c["peak"])
         held = np.where(open_e.value > 0, util.value, 0.5)
         ratio = X(util.text, held, util.binds)
-        waiting = weight * caps / mine * ratio / (1.0 - ratio) * (
-            normal((self.targets.tpot - mine) / self.sigma(one, mine, per_c, None)) - level)
+        late = self.late(one, step, per_c, each_c)
+        waiting = weight * caps / mine * ratio / (1.0 - ratio) * (normal(
+            (self.targets.tpot - mine - late) / self.sigma(one, mine, per_c, None, late)) - level)
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{surplus.at(3)})",
                    self.below @ np.nan_to_num(surplus.value))
         e = when(open_e, inside + waiting, -1.0)
@@ -328,6 +353,9 @@ class Chain:
             step = step / c["slow"]
         c["tpot"] = put("TPOT at the limit [s]", step)
         if self.kind == "chunked":
+            per = pick(t.extra["cap_per_token"].all, place)
+            c["last_late"] = put("Added by prompts behind [s]", self.late(
+                one, pick(t.cap_step.all, place), per, pick(t.extra["cap_closed"].all, place)))
             log = pick(c["logs"], pick(self.place.all, place))
         else:
             log = (cap * c["log"] + pick(self.limit_logs.all, place)) / c["peak"]
@@ -366,8 +394,10 @@ class Chain:
         put = Scalars(self.rows, one.column)
         step = self.at_running(put, one, t.seconds, "Step then [s]")
         if self.kind == "colocated":
-            wait, c["rho"] = mg1(put, one.rate, t.moments["service1"], t.moments["service2"],
-                          t.moments["service3"], one.cv2)
+            layout = t.step.deployment.layout
+            wait, c["rho"] = rank_wait(put, layout, one.rate, t.moments["service1"],
+                                       t.moments["service2"], t.moments["service3"], one.cv2,
+                                       layout.pipeline - 1.0)
             one.offset = put("Rest of the running step [s]", RESIDUAL * step)
             one.latency = t.first.all
             c["mean_latency"] = t.moments["first"]
@@ -387,9 +417,10 @@ class Chain:
         per = put("Extra per prompt token then [s]", most(mixed - step, 0.0) / chunk)
         full = put("Full step then [s]", step + per * space)
         unit = put("Service per prompt token [s]", full / space * t.moments["occupancy"])
-        wait, c["rho"] = mg1(put, one.rate, unit * t.moments["new"],
-                             square(unit) * t.moments["new2"], unit ** 3 * t.moments["new3"],
-                             one.cv2)
+        layout = t.step.deployment.layout
+        wait, c["rho"] = rank_wait(put, layout, one.rate, unit * t.moments["new"],
+                                   square(unit) * t.moments["new2"],
+                                   unit ** 3 * t.moments["new3"], one.cv2, float(layout.pipeline))
         load = least(c["demand"] * per, 0.95)
         one.offset = put("Rest of the step and request overhead [s]", CHUNK_RESIDUAL * step
                          / (1.0 - load) + engine["request_ms"] * 0.001)
@@ -456,8 +487,11 @@ class Chain:
     def reached(self, one: Asked, time: X) -> X:
         """Share of the tokens whose request has a TPOT of at most ``time``."""
         t, c = self.tables, one.cells
-        tpot = self.tpot(one)
-        per = t.extra["per_token"].all if self.kind == "chunked" else None
+        chunked = self.kind == "chunked"
+        per = t.extra["per_token"].all if chunked else None
+        tpot, late = self.tpot(one), self.late(
+            one, t.seconds.all, per, t.extra["closed"].all if chunked else None)
+        last_late = c.get("last_late", late)
         inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / tpot
         last = c["tail"] * c["cap"] / c["tpot"]
         place = place_below(c["cap"], t.cap.all)
@@ -468,9 +502,12 @@ class Chain:
             c["tokens"] = put("Output of all states", most(total(inside) + c["last"],
                                                            LEAST_WEIGHT))
             c["last_sigma"] = put("Spread of TPOT at the limit [s]",
-                                  self.sigma(one, c["tpot"], per_c, None))
-        good = normal((time - tpot) / self.sigma(one, tpot, per, t.variance.all))
-        more = c["last"] * normal((time - c["tpot"]) / c["last_sigma"])
+                                  self.sigma(one, c["tpot"], per_c, None, last_late))
+            c["last_seen"] = put("TPOT of requests at the limit [s]", c["tpot"] + last_late)
+            c["added"] = put("Added by prompts behind, mean [s]", (
+                total(inside * late) + c["last"] * last_late) / c["tokens"])
+        good = normal((time - tpot - late) / self.sigma(one, tpot, per, t.variance.all, late))
+        more = c["last"] * normal((time - c["last_seen"]) / c["last_sigma"])
         return (total(inside * good) + more) / c["tokens"]
 
     def percentile(self, one: Asked, level: X, label: str) -> X:
@@ -478,7 +515,7 @@ class Chain:
         put = Scalars(self.rows, one.column)
         c = one.cells
         self.reached(one, c["tpot"])
-        span = put(f"Range {label} [s]", c["tpot"] + 6.0 * c["last_sigma"])
+        span = put(f"Range {label} [s]", c["last_seen"] + 6.0 * c["last_sigma"])
         at = put(f"Try 1 {label}", span / 2.0)
         for i in range(2, 16):
             below = self.reached(one, at) < level - 1e-9
