@@ -111,6 +111,22 @@ def test_kingman_interpolates():
     assert both[2] - both[1] == pytest.approx(both[1] - both[0])
 
 
+def test_bursts_are_geometric_batches():
+    """Mean, mean of squares and chance of the wait against Lindley's recursion."""
+    rng, rate, cv2, count = np.random.default_rng(3), 0.6, 4.0, 400_000
+    service, weights = np.array([0.5, 2.0]), np.array([2 / 3, 1 / 3])
+    mean_batch = 1.0 + (cv2 - 1.0) / 2.0
+    first = rng.random(count) < 1.0 / mean_batch
+    gaps = np.where(first, rng.exponential(mean_batch / rate, count), 0.0)
+    steps = rng.choice(service, count, p=weights)[:-1] - gaps[1:]
+    sums = np.concatenate([[0.0], np.cumsum(steps)])
+    waits = sums - np.minimum.accumulate(sums)
+    formula = mg1_wait(rate, service, weights, cv2)
+    assert waits.mean() == pytest.approx(float(formula.mean_s), rel=0.04)
+    assert (waits**2).mean() == pytest.approx(float(formula.second_s2), rel=0.1)
+    assert (waits > 1e-12).mean() == pytest.approx(float(formula.busy), abs=0.01)
+
+
 @QUICK
 @given(st.floats(0.05, 0.95), st.floats(0, 20), st.floats(0.0, 50.0))
 def test_cdf_is_a_distribution(rho, cv2, at):
