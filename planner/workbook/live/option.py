@@ -342,7 +342,8 @@ class OptionSheet:
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             put = Scalars(rows, column)
             one = Asked(column, put("Requests per second [1/s]", rate), put("Arrival CV²", cv2))
-            wait, rho = rank_wait(put, pool.deployment.layout, one.rate, *service, one.cv2)
+            wait, rho = rank_wait(put, pool.deployment.layout, one.rate, service[0], service[1],
+                                  service[2], one.cv2)
             one.wait = Wait(
                 put("Share that waits", 1.0 - (1.0 - wait.busy) * (1.0 - admission.busy)),
                 put("Wait, mean [s]", wait.mean + admission.mean),
