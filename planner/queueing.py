@@ -17,7 +17,7 @@ from scipy.special import gammainc, ndtr
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 WINDOW_TOKENS = 64.0
-"""[token] at most over which the time per output token of a request is averaged."""
+"""[token] over which the time per output token of a request is averaged."""
 NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
 BEHIND_CV2 = 4.0
@@ -242,14 +242,15 @@ class Chain:
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
            arrival_cv2: float = 1.0, stall_s2: Array | float = 0.0,
-           behind_s: Array | float = 0.0, window: float = WINDOW_TOKENS) -> Chain:
+           behind_s: Array | float = 0.0) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
 
         While a request writes w tokens, ``lambda w tpot`` others are prefilled, each stalling it
         by S; so its own TPOT varies by ``lambda tpot ca^2 E[S^2] / w``, ca^2 being the index of
         dispersion of their number. The prompts that wait behind its own stall it at once, by d
         on average, which adds d / w to its TPOT; that varies by :data:`BEHIND_CV2` times its
-        square.
+        square. One window w of :data:`WINDOW_TOKENS` stands for every request: with its own
+        length a target on TPOT would get easier because answers grow.
 
         Parameters
         ----------
@@ -257,8 +258,6 @@ class Chain:
             E[S^2] [s^2] that an arrival adds to the running requests.
         behind_s : ndarray or float
             d [s].
-        window : float
-            w [token].
         """
         n = np.arange(1.0, len(tpot_s) + 1.0)
         load = max(rate_per_s * output_tokens, 1e-300)
@@ -267,8 +266,8 @@ class Chain:
         logs = np.cumsum(np.log(utilization)) / peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        late = np.asarray(behind_s / window)
-        sigma = np.sqrt(rate_per_s * max(arrival_cv2, 1.0) / window * tpot_s * stall_s2
+        late = np.asarray(behind_s / WINDOW_TOKENS)
+        sigma = np.sqrt(rate_per_s * max(arrival_cv2, 1.0) / WINDOW_TOKENS * tpot_s * stall_s2
                         + BEHIND_CV2 * late**2)
         return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top),
                    math.exp(-top), utilization, ratio)

@@ -56,11 +56,6 @@ class Lengths:
         return self.moment(2)
 
     @cached_property
-    def mean_gaps(self) -> float:
-        """Harmonic mean of the gaps between X tokens: 1 / E[1 / (X - 1)], at least 1."""
-        return 1.0 / float(self.weights @ (1.0 / np.maximum(self.tokens - 1.0, 1.0)))
-
-    @cached_property
     def _reached(self) -> NDArray[np.float64]:
         """Cumulated weights."""
         return np.cumsum(self.weights)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from planner.queueing import (
     PERCENTILES,
-    WINDOW_TOKENS,
     Chain,
     Wait,
     admission_wait,
@@ -90,11 +89,6 @@ class Continuous(ABC):
     def ceiling_rps(self) -> float:
         """Highest rate [1/s] of any mean-field row: what no latency target can exceed."""
 
-    @property
-    def window(self) -> float:
-        """Tokens over which a request's TPOT averages its stalls."""
-        return min(WINDOW_TOKENS, self.workload.output.mean_gaps)
-
     # -- questions ----------------------------------------------------------------------------
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
@@ -104,7 +98,7 @@ class Continuous(ABC):
             return None
         stalls = np.broadcast_to(self.stall_s2(), (self.size,))[: len(tpot)]
         return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, stalls,
-                        self.behind_s(rate_per_s, cv2, len(tpot)), self.window)
+                        self.behind_s(rate_per_s, cv2, len(tpot)))
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from planner.collectives import NETWORK_EFFICIENCY
 from planner.memory import MemoryBudget
-from planner.queueing import WINDOW_TOKENS
 from planner.roofline import Deployment
 from planner.setups.continuous import RESIDUAL
 from planner.setups.disaggregated import MAX_LINK_LOAD
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
-    absolute,
     both,
     highest,
     least,
@@ -214,11 +212,6 @@ class OptionSheet:
         m["held"] = m["service1"]
         m["stall2"] = b.line("Stall of the decodes, mean of squares", m["s2"] * m["occupancy"],
                              "s²", "", "science")
-        share, tokens = t.output.share.all, t.output.tokens.all
-        gaps = (tokens + absolute(tokens - 2.0)) / 2.0
-        m["window"] = b.line("Tokens over which a TPOT averages", least(
-            WINDOW_TOKENS, 1.0 / total(share / gaps)), "tokens",
-            "harmonic mean of the answers less 1", "one")
         m["first"] = b.line("First token on an idle replica, mean",
                             total(self.prompt.share.all * t.first.all), "s", "", "six")
 

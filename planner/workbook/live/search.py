@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
-from planner.queueing import BEHIND_CV2
+from planner.queueing import BEHIND_CV2, WINDOW_TOKENS
 from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
 from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
@@ -201,7 +201,7 @@ class Chain:
         if moment:
             m = t.moments
             c["stall"] = put("Spread of TPOT by prefills", one.rate * most(one.cv2, 1.0)
-                             * m[moment] / m["window"])
+                             * m[moment] / WINDOW_TOKENS)
             ranks = float(t.step.deployment.layout.data)
             kept, again = ((m["service1"], m["service2"]) if self.kind == "colocated" else
                            (m["occupancy"] * m["new"], square(m["occupancy"]) * m["new2"]))
@@ -217,7 +217,7 @@ class Chain:
             c["load"] = put("Share of time of prefills", one.rate * t.moments["held"])
             c["slow"] = put("Time left to decodes", most(1.0 - c["load"], 1e-6))
             c["late"] = put("TPOT by the prompts behind [s]", c["load"] / c["slow"] * (
-                (c["others"] + c["ahead"]) / c["slow"] + t.moments["s1"]) / t.moments["window"])
+                (c["others"] + c["ahead"]) / c["slow"] + t.moments["s1"]) / WINDOW_TOKENS)
             inner = inner / c["slow"]
         c["log"] = put("ln of output tokens per second", ln(most(inner, 1e-300)))
         assert self.middles is not None
@@ -268,7 +268,7 @@ class Chain:
         idle = absolute(1.0 - c["demand"] * m["occupancy"] * each)
         alone = m["new"] * each + step
         wait = (c["others"] * each + c["ahead"]) * each / idle
-        share = c["demand"] * per_token / m["window"] / self.left(one, per_token)
+        share = c["demand"] * per_token / WINDOW_TOKENS / self.left(one, per_token)
         return share * (wait + alone)
 
     def sigma(self, one: Asked, tpot: X, per_token: X | None, variance: X | None, late: X) -> X:
