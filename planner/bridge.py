@@ -50,7 +50,7 @@ PARTS: tuple[Part, ...] = (
     Part("efficiency", request=("engine", "fidelity", "precisions", "speculative",
                                 "power_cap_w", "measured")),
     Part("setups", request=("setups",)),
-    Part("limits", request=("limits",)),
+    Part("limits", request=("limits", "verify")),
     Part("objective", request=("objective",)),
 )
 """Every part of a request, in the order in which a bridge replaces them."""
