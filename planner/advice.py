@@ -7,7 +7,7 @@ on the recommended layouts and their neighbours.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,8 +97,11 @@ def _rescues(request: PlanRequest, resources: Resources, catalog: Catalog) -> It
         yield Lever("another_gpu", catalog.gpu(slug).name, replace(request, gpus=(slug,)))
 
 
-def reason_of(options: list[dict[str, Any]], missed: list[Miss]) -> str:
-    """Why the winner wins over the best other setup, or why nothing works, in one sentence."""
+def reason_of(options: list[dict[str, Any]], missed: list[Miss], slos: Sequence[Slo] = ()) -> str:
+    """Why the winner wins over the best other setup, or why nothing works, in one sentence.
+
+    Latencies are compared at the percentiles of the targets ``slos``, else at the 90th.
+    """
     if not options:
         return _why_nothing(missed)
     best = options[0]
@@ -107,11 +110,11 @@ def reason_of(options: list[dict[str, Any]], missed: list[Miss]) -> str:
     if not others:
         return f"{name} is the only option that meets the targets."
     other = others[0]
-    return (f"{name} {_saving(best, other)} {_name(other)} ({best['gpus']} GPUs against "
+    return (f"{name} {_saving(best, other, slos)} {_name(other)} ({best['gpus']} GPUs against "
             f"{other['gpus']}, which {_limit_words(other['limited_by'])}).")
 
 
-def _saving(best: dict[str, Any], other: dict[str, Any]) -> str:
+def _saving(best: dict[str, Any], other: dict[str, Any], slos: Sequence[Slo]) -> str:
     """By how much the winner is better: money, else GPUs, else latency."""
     if best["usd_per_hour"] is not None and other["usd_per_hour"] is not None:
         less = other["usd_per_hour"] - best["usd_per_hour"]
@@ -123,12 +126,13 @@ def _saving(best: dict[str, Any], other: dict[str, Any]) -> str:
         return "needs as many GPUs as"
     else:
         return "has a known price, unlike"
-    faster = [m for m in ("ttft_ms", "tpot_ms")
-              if None not in (best[m]["p90"], other[m]["p90"])
-              and best[m]["p90"] < other[m]["p90"]]
-    words = " and ".join(f"{m.removesuffix('_ms').upper()} p90 {best[m]['p90']:,.0f} ms against "
-                         f"{other[m]['p90']:,.0f}" for m in faster)
-    return f"costs the same with {words} as" if words else "is as good as"
+    words = []
+    for metric in ("ttft", "tpot"):
+        level = next((f"p{s.percentile:g}" for s in slos if s.metric == metric), "p90")
+        ours, theirs = (option[f"{metric}_ms"].get(level) for option in (best, other))
+        if None not in (ours, theirs) and ours < theirs:
+            words.append(f"{metric.upper()} {level} {ours:,.0f} ms against {theirs:,.0f}")
+    return f"costs the same with {' and '.join(words)} as" if words else "is as good as"
 
 
 def _limit_words(metric: str) -> str:

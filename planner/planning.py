@@ -55,7 +55,7 @@ class PlanResult:
         """The contract's body without ``id``, ``created_at`` and ``request``."""
         return {
             "recommended": self.options[0] if self.options else None,
-            "reason": reason_of(self.options, self.missed),
+            "reason": reason_of(self.options, self.missed, self.request.workload.slos),
             "options": self.options,
             "infeasible": [miss_document(m) for m in self.missed],
             "advice": self.advice,

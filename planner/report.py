@@ -46,7 +46,7 @@ def print_plan(plan: Document, console: Console | None = None, most: int = 10) -
     """
     console = console or Console()
     if plan["options"]:
-        console.print(_options_table(plan["options"][:most]))
+        console.print(_options_table(plan["options"][:most], _levels(plan)))
         for line in summary_lines(plan):
             console.print(line, highlight=False)
     else:
@@ -59,10 +59,18 @@ def print_plan(plan: Document, console: Console | None = None, most: int = 10) -
         console.print(f"advice: {advice.get('message', '')}", highlight=False)
 
 
-def _options_table(options: Sequence[Document]) -> Table:
+def _levels(plan: Document) -> dict[str, str]:
+    """The percentile of each latency target, the 90th where there is none."""
+    slo = (plan.get("request") or {}).get("slo") or {}
+    common = slo.get("percentile", 90)
+    return {m: f"p{slo.get(f'{m}_percentile', common):g}" for m in ("ttft", "tpot")}
+
+
+def _options_table(options: Sequence[Document], levels: Mapping[str, str]) -> Table:
     several = len({(o.get("weights"), o.get("kv")) for o in options}) > 1
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold",
-                  caption="TTFT, TPOT: p90 in ms", caption_justify="left")
+                  caption=f"TTFT: {levels['ttft']}, TPOT: {levels['tpot']}, in ms",
+                  caption_justify="left")
     left = ("setup", "wt/kv", "layout", "limit")
     for name in ("#", "setup", "wt/kv", "GPUs", "layout", "USD/h", "TTFT", "TPOT", "limit"):
         if several or name != "wt/kv":
@@ -73,8 +81,8 @@ def _options_table(options: Sequence[Document]) -> Table:
         table.add_row(
             str(option.get("rank", "")), str(option.get("setup", "")), *precision,
             str(option.get("gpus", "")), "\n".join(map(layout, option.get("pools", []))),
-            _money(option.get("usd_per_hour")), _ms(option, "ttft_ms"), _ms(option, "tpot_ms"),
-            str(option.get("limited_by") or ""))
+            _money(option.get("usd_per_hour")), _ms(option, "ttft", levels),
+            _ms(option, "tpot", levels), str(option.get("limited_by") or ""))
     return table
 
 
@@ -134,8 +142,8 @@ def print_estimate(document: Document, console: Console | None = None) -> None:
                       highlight=False)
 
 
-def _ms(option: Document, name: str) -> str:
-    return _number((option.get(name) or {}).get("p90"))
+def _ms(option: Document, metric: str, levels: Mapping[str, str]) -> str:
+    return _number((option.get(f"{metric}_ms") or {}).get(levels[metric]))
 
 
 def _money(value: Any) -> str:
