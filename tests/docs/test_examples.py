@@ -8,6 +8,7 @@ import pytest
 
 from planner.api.budget_schema import parse_budget
 from planner.api.plan_schema import parse_plan
+from planner.budget.budget import make_budget
 from planner.catalog.shipped import shipped_catalog
 from planner.queueing import split_arrival_cv2
 from planner.requests import Layout
@@ -33,6 +34,15 @@ def load(name: str) -> dict[str, Any]:
 
 def lengths(points: list[dict[str, float]]) -> Lengths:
     return empirical([p["tokens"] for p in points], [p["share"] for p in points])
+
+
+def test_the_budget_costs_what_its_row_says() -> None:
+    result = make_budget(parse_budget(load("budget")), shipped_catalog())
+    low, base, high = (sum(scene.months.effective_cost) for scene in result.scenes)
+    row = next(line for line in (EXAMPLES / "README.md").read_text(encoding="utf-8").splitlines()
+               if line.startswith("| [budget.json]"))
+    for figure in (low, base, high, base - sum(result.what_if[1].effective_cost)):
+        assert f"{figure:,.0f}" in row
 
 
 def test_there_are_enough() -> None:
