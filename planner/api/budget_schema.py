@@ -14,6 +14,7 @@ from planner.api.echo import echo
 from planner.api.fields import Choice, Map, Number, Text, Unique, Whole, shown, slug_field
 from planner.api.plan_schema import PlanSchema, SavedWorkloads, plan_of
 from planner.api.validation import InvalidDocument, StrictSchema, load_document
+from planner.api.workload_schema import TraceWorkloads
 from planner.budget.inputs import (
     DEFAULT_SCENARIOS,
     FLAT,
@@ -307,7 +308,8 @@ class BudgetSchema(StrictSchema):
             raise ValidationError(errors)
 
 
-def parse_budget(document: Any, saved: SavedWorkloads | None = None) -> BudgetRequest:
+def parse_budget(document: Any, saved: SavedWorkloads | None = None,
+                 traces: TraceWorkloads | None = None) -> BudgetRequest:
     """Read a budget request.
 
     Parameters
@@ -316,13 +318,15 @@ def parse_budget(document: Any, saved: SavedWorkloads | None = None) -> BudgetRe
         The body of ``POST /budgets``.
     saved : callable, optional
         Looks a saved workload up.
+    traces : callable, optional
+        Looks a trace up: slug to the workload at its peak.
 
     Raises
     ------
     InvalidDocument
         With a JSON pointer for every field at fault.
     NotInCatalog
-        When no workload of that slug is saved.
+        When no workload or trace of that slug is stored.
 
     Examples
     --------
@@ -332,15 +336,16 @@ def parse_budget(document: Any, saved: SavedWorkloads | None = None) -> BudgetRe
     ...                  "output_tokens": 200}}]}).workloads[0].name
     'workload 1'
     """
-    return budget_of(load_document(BudgetSchema(), document), saved)
+    return budget_of(load_document(BudgetSchema(), document), saved, traces)
 
 
-def budget_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None) -> BudgetRequest:
+def budget_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None,
+              traces: TraceWorkloads | None = None) -> BudgetRequest:
     """A budget request from a document that :class:`BudgetSchema` has loaded."""
     start = data.get("start") or next_month(datetime.now(UTC))
     year, month = map(int, start.split("-"))
     names = _names([w["name"] for w in data["workloads"]])
-    workloads = tuple(_workload(i, w, name, saved)
+    workloads = tuple(_workload(i, w, name, saved, traces)
                       for i, (w, name) in enumerate(zip(data["workloads"], names, strict=True)))
     _check_growth(data, workloads)
     made = BudgetRequest(
@@ -391,10 +396,10 @@ def _names(given: list[str]) -> list[str]:
     return found
 
 
-def _workload(place: int, row: Mapping[str, Any], name: str, saved: SavedWorkloads | None
-              ) -> BudgetWorkload:
+def _workload(place: int, row: Mapping[str, Any], name: str, saved: SavedWorkloads | None,
+              traces: TraceWorkloads | None) -> BudgetWorkload:
     try:
-        request = plan_of(row, saved)
+        request = plan_of(row, saved, traces)
     except InvalidDocument as error:
         raise InvalidDocument([(f"/workloads/{place}{p}", m) for p, m in error.errors]) from None
     except PlannerError as error:
