@@ -121,8 +121,10 @@ class SimulationSchema(StrictSchema):
             for name in ("requests", "arrivals"):
                 if data.get(name) is not None:
                     raise ValidationError("does not go with a trace", name)
-        elif data["start_s"] or data["end_s"] is not None:
-            raise ValidationError("only goes with a trace", "start_s")
+        else:
+            given = [name for name in ("start_s", "end_s") if data[name]]
+            if given:
+                raise ValidationError({name: ["only goes with a trace"] for name in given})
         if data["end_s"] is not None and data["end_s"] <= data["start_s"]:
             raise ValidationError("must be above start_s", "end_s")
         if "fleet" in data:

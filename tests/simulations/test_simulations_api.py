@@ -165,7 +165,8 @@ BAD = [
     ({**FLEET, "seed": -1}, "/seed"), ({**FLEET, "router": "best"}, "/router"),
     ({**FLEET, "trace": "nothing", "requests": 5}, "/requests"),
     ({k: v for k, v in {**FLEET, "trace": "nothing"}.items() if k != "requests"}, "/trace"),
-    ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "warmup_share": 1}, "/warmup_share"),
+    ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "end_s": 5}, "/end_s"),
+    ({**FLEET, "warmup_share": 1}, "/warmup_share"),
     (fleet(pools=[]), "/fleet/pools"), (fleet(pools=[POOL, POOL]), "/fleet/pools"),
     (fleet(setup="disaggregated"), "/fleet/pools"),
     (fleet(pools=[{**POOL, "role": "decode"}]), "/fleet/pools"),
@@ -196,6 +197,19 @@ def test_refusals(web: FlaskClient, body: dict[str, Any], pointer: str) -> None:
     answer = web.post(PATH, json=body)
     assert answer.status_code == 422, answer.text
     assert pointer in [e["pointer"] for e in answer.json["errors"]], answer.text
+
+
+@pytest.mark.parametrize("part", [{"start_s": 1000}, {"end_s": 0.3},
+                                  {"start_s": 10, "end_s": 10.3}])
+def test_a_slice_of_almost_nothing(web: FlaskClient, plan: dict[str, Any], trace: str,
+                                   part: dict[str, float]) -> None:
+    fleet_of = {k: FLEET[k] for k in ("fleet", "slo")}
+    for what in ({"plan": plan["id"]}, fleet_of):
+        answer = web.post(PATH, json={**what, "trace": trace, **part})
+        assert answer.status_code == 422, answer.text
+        assert [e["pointer"] for e in answer.json["errors"]] == ["/start_s"]
+        assert "at least 3 are needed" in answer.json["detail"]
+    assert not [e for e in web.get(PATH).json["items"] if e["status"] == "failed"]
 
 
 def test_a_context_beyond_the_model(web: FlaskClient) -> None:
