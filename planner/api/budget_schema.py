@@ -94,6 +94,12 @@ class BudgetWorkloadSchema(PlanSchema):
                        "and equal settings do"})
 
     @validates_schema
+    def _unverified(self, data: dict[str, Any], **_: Any) -> None:
+        if data["verify"]:
+            raise ValidationError("plans of a budget are not verified; leave it out, and verify "
+                                  "a plan of its own", "verify")
+
+    @validates_schema
     def _in_order(self, data: dict[str, Any], **_: Any) -> None:
         last = data["ends_month"]
         if last is not None and last < data["starts_month"]:

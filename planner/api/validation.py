@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError
 
 from planner.errors import InvalidValue
-
 
 MOST_ERRORS = 100
 """Fields at fault that are listed."""
@@ -81,6 +82,35 @@ def load_document(schema: Schema, document: Any) -> dict[str, Any]:
     except ValidationError as error:
         raise InvalidDocument(list(pointers(error.messages))) from None
     return loaded
+
+
+class NotJson(ValueError):
+    """Text that is not a JSON document, with why."""
+
+
+def json_of(data: bytes) -> Any:
+    """The JSON document of a body or a file; ``NaN`` and ``Infinity`` are left to the fields.
+
+    Raises
+    ------
+    NotJson
+
+    Examples
+    --------
+    >>> json_of(b'{"months": 12}')
+    {'months': 12}
+    """
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start + 1} (0x{data[error.start]:02x}) is not UTF-8 text"
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        reason = "its lists and objects are nested too deeply"
+    except ValueError:  # only a whole number of too many digits is left
+        reason = f"a number in it has more than {sys.get_int_max_str_digits():,} digits"
+    raise NotJson(reason)
 
 
 def pointers(messages: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

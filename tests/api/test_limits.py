@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,10 +28,10 @@ class Calls:
 
 
 @pytest.fixture
-def guesses(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+def guesses(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls(difflib.get_close_matches)
     monkeypatch.setattr(difflib, "get_close_matches", calls)
-    yield calls
+    return calls
 
 
 def refused(schema: Any, document: Any) -> list[tuple[str, str]]:

@@ -83,6 +83,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     (request(workload(seasonality=[1] * 11 + [-1])), "/workloads/0/seasonality/11"),
     (request(workload(launches=[{"month": 61, "multiplier": 2}])),
      "/workloads/0/launches/0/month"),
+    (request(workload(), workload(verify=True)), "/workloads/1/verify"),
     (request(workload(starts_month=13)), "/workloads/0/starts_month"),
     (request(workload(starts_month=5, ends_month=4)), "/workloads/0/ends_month"),
     (request(workload(model="nothing-7b")), "/workloads/0/model"),
