@@ -16,7 +16,7 @@ from flask.cli import AppGroup, with_appcontext
 from sqlalchemy.exc import SQLAlchemyError
 
 from planner.api.problems import Problem
-from planner.api.validation import InvalidDocument
+from planner.api.validation import InvalidDocument, NotJson, json_of
 from planner.errors import PlannerError
 
 P = ParamSpec("P")
@@ -61,8 +61,8 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
 def read_document(path: Path) -> Any:
     """A JSON file, or standard input for ``-``."""
     try:
-        return json.loads(sys.stdin.read() if str(path) == "-" else path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
+        return json_of(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
+    except NotJson as error:
         fail(f"{path}: not JSON: {error}", 2)
 
 

@@ -33,9 +33,11 @@ def budget(file: Path, workbook: Path | None, as_csv: bool, as_json: bool) -> No
     """Budget the fleets that FILE (the JSON of a budget request) asks for, month by month."""
     from planner.api.budget_schema import parse_budget
     from planner.api.budget_service import focus_table, make
+    from planner.api.traces import trace_workload
     from planner.api.workloads import saved_workload
 
-    made = make(parse_budget(read_document(file), saved_workload), stored_catalog())
+    request = parse_budget(read_document(file), saved_workload, trace_workload)
+    made = make(request, stored_catalog())
     if workbook is not None:
         from planner.workbook.budget import write_budget
 

@@ -75,10 +75,11 @@ def compare(plans: tuple[str, ...], workbook: Path | None, as_json: bool) -> Non
     """
     from planner.api.compare import find_stored
     from planner.api.compare_service import Sources, compare_plans
+    from planner.api.traces import trace_workload
     from planner.api.workloads import saved_workload
 
-    document, made = compare_plans(_request(plans), Sources(stored_catalog(), find_stored,
-                                                            saved_workload))
+    sources = Sources(stored_catalog(), find_stored, saved_workload, trace_workload)
+    document, made = compare_plans(_request(plans), sources)
     if workbook is not None:
         from planner.workbook.compare import write_comparison
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NoReturn
@@ -14,7 +13,7 @@ from webargs.flaskparser import FlaskParser
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from planner.api.problems import CONTENT_TYPE, Problem, ProblemSchema
-from planner.api.validation import InvalidDocument, pointers
+from planner.api.validation import InvalidDocument, NotJson, json_of, pointers
 
 BASE_PATH = "/api/v1"
 View = Callable[..., Any]
@@ -59,11 +58,10 @@ def read_json(req: Request) -> Any:
         raise Problem(415, "unsupported-media-type",
                       f"send application/json, not {req.mimetype or 'nothing'}")
     try:
-        return json.loads(whole_body(req))
-    except (ValueError, RecursionError) as error:
-        reason = error.args[0] if error.args else "not JSON"
-        raise Problem(400, "malformed-json", f"the body is not JSON: {reason}",
-                      [{"pointer": "", "message": str(reason)}]) from None
+        return json_of(whole_body(req))
+    except NotJson as error:
+        raise Problem(400, "malformed-json", f"the body is not JSON: {error}",
+                      [{"pointer": "", "message": str(error)}]) from None
 
 
 def whole_body(req: Request) -> bytes:

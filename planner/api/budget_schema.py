@@ -11,9 +11,10 @@ from typing import Any
 from marshmallow import ValidationError, fields, validates_schema
 
 from planner.api.echo import echo
-from planner.api.fields import Choice, Map, Number, Text, Unique, Whole, shown, slug_field
+from planner.api.fields import Choice, Entries, Map, Number, Text, Unique, Whole, shown, slug_field
 from planner.api.plan_schema import PlanSchema, SavedWorkloads, plan_of
 from planner.api.validation import InvalidDocument, StrictSchema, load_document
+from planner.api.workload_schema import TraceWorkloads
 from planner.budget.inputs import (
     DEFAULT_SCENARIOS,
     FLAT,
@@ -85,13 +86,18 @@ class BudgetWorkloadSchema(PlanSchema):
     ends_month = _month(allow_none=True, load_default=None)
     growth_per_month = _growth(metadata={"description": "Growth of the rate, compound"})
     seasonality = Seasonality(load_default=lambda: list(FLAT))
-    launches = fields.List(fields.Nested(BudgetLaunchSchema), load_default=list,
-                           metadata={"maxItems": 100})
+    launches = Entries(fields.Nested(BudgetLaunchSchema), longest=100, load_default=list)
     tokens_growth_per_month = Number(lowest=-0.5, highest=0.5, load_default=0.0, metadata={
         "description": "Growth of prompt and output tokens per request, compound"})
     fleet = Text(longest=100, load_default="", metadata={
         "description": "Workloads of one name share a fleet; without names those of one model "
                        "and equal settings do"})
+
+    @validates_schema
+    def _unverified(self, data: dict[str, Any], **_: Any) -> None:
+        if data["verify"]:
+            raise ValidationError("plans of a budget are not verified; leave it out, and verify "
+                                  "a plan of its own", "verify")
 
     @validates_schema
     def _in_order(self, data: dict[str, Any], **_: Any) -> None:
@@ -128,8 +134,8 @@ class BudgetOfferSchema(StrictSchema):
 class BudgetCommitmentsSchema(StrictSchema):
     """Which commitments may be bought; ``terms`` null: the reserved prices of the catalog."""
 
-    terms = fields.List(fields.Nested(BudgetOfferSchema), allow_none=True, load_default=None,
-                        metadata={"maxItems": 10})
+    terms = Entries(fields.Nested(BudgetOfferSchema), longest=10, allow_none=True,
+                    load_default=None)
     committed_share = Number(lowest=0, highest=2, load_default=1.0, metadata={
         "description": "Share of the cheapest base that is committed"})
     resale_share = Number(lowest=0, highest=1, load_default=0.0)
@@ -148,8 +154,7 @@ class BudgetServerSchema(StrictSchema):
 class BudgetOwnedSchema(StrictSchema):
     """Servers that could be bought, and GPUs already owned."""
 
-    servers = fields.List(fields.Nested(BudgetServerSchema), load_default=list,
-                          metadata={"maxItems": 50})
+    servers = Entries(fields.Nested(BudgetServerSchema), longest=50, load_default=list)
     depreciation_months = Whole(lowest=1, highest=240, load_default=48)
     residual_share = Number(lowest=0, highest=1, load_default=0.0)
     existing_gpus = Map(keys=slug_field(), values=Whole(lowest=0, highest=1_000_000),
@@ -177,8 +182,7 @@ class BudgetPricesSchema(StrictSchema):
 
     negotiated_discount = Number(lowest=0, below=1, load_default=0.0)
     change_per_month = Number(lowest=-0.5, highest=0.5, load_default=0.0)
-    steps = fields.List(fields.Nested(BudgetPriceStepSchema), load_default=list,
-                        metadata={"maxItems": 60})
+    steps = Entries(fields.Nested(BudgetPriceStepSchema), longest=60, load_default=list)
     hours_per_month = Number(above=0, highest=744, load_default=730.0)
 
 
@@ -236,10 +240,9 @@ class BudgetSchema(StrictSchema):
     months = Whole(lowest=LEAST_MONTHS, highest=MOST_MONTHS, load_default=LEAST_MONTHS)
     start = Text(longest=7, shortest=7, pattern=MONTH, hint="a month as YYYY-MM", metadata={
         "description": "First month; the next calendar month unless given"})
-    workloads = fields.List(fields.Nested(BudgetWorkloadSchema), required=True, metadata={
-        "minItems": 1, "maxItems": MOST_WORKLOADS})
-    scenarios = fields.List(fields.Nested(BudgetChangeSchema), metadata={"minItems": 1,
-                                                                     "maxItems": 3})
+    workloads = Entries(fields.Nested(BudgetWorkloadSchema), shortest=1, longest=MOST_WORKLOADS,
+                        required=True)
+    scenarios = Entries(fields.Nested(BudgetChangeSchema), shortest=1, longest=len(SCENARIOS))
     headroom = Number(lowest=0, highest=10, load_default=0.0, metadata={
         "description": "Share added to every rate"})
     spare_replicas = Whole(lowest=0, highest=100_000, allow_none=True, load_default=None)
@@ -255,20 +258,8 @@ class BudgetSchema(StrictSchema):
     owned = fields.Nested(BudgetOwnedSchema, load_default=lambda: BudgetOwnedSchema().load({}))
     energy = fields.Nested(BudgetEnergySchema, load_default=lambda: BudgetEnergySchema().load({}))
     lead_time_days = Whole(lowest=0, highest=3650, load_default=0)
-    what_if = fields.List(fields.Nested(BudgetQuestionSchema), load_default=list,
-                          metadata={"maxItems": 10})
-    actuals = fields.List(fields.Nested(BudgetActualSchema), load_default=list,
-                          metadata={"maxItems": MOST_MONTHS})
-
-    @validates_schema
-    def _sizes(self, data: dict[str, Any], **_: Any) -> None:
-        """Lists have the lengths that the specification says."""
-        limits = {"workloads": (1, MOST_WORKLOADS), "scenarios": (1, 3), "what_if": (0, 10),
-                  "actuals": (0, MOST_MONTHS)}
-        for name, (least, most) in limits.items():
-            if name in data and not least <= len(data[name]) <= most:
-                raise ValidationError(f"must have {least} to {most} entries, "
-                                      f"not {len(data[name])}", name)
+    what_if = Entries(fields.Nested(BudgetQuestionSchema), longest=10, load_default=list)
+    actuals = Entries(fields.Nested(BudgetActualSchema), longest=MOST_MONTHS, load_default=list)
 
     @validates_schema
     def _money(self, data: dict[str, Any], **_: Any) -> None:
@@ -307,7 +298,8 @@ class BudgetSchema(StrictSchema):
             raise ValidationError(errors)
 
 
-def parse_budget(document: Any, saved: SavedWorkloads | None = None) -> BudgetRequest:
+def parse_budget(document: Any, saved: SavedWorkloads | None = None,
+                 traces: TraceWorkloads | None = None) -> BudgetRequest:
     """Read a budget request.
 
     Parameters
@@ -316,13 +308,15 @@ def parse_budget(document: Any, saved: SavedWorkloads | None = None) -> BudgetRe
         The body of ``POST /budgets``.
     saved : callable, optional
         Looks a saved workload up.
+    traces : callable, optional
+        Looks a trace up: slug to the workload at its peak.
 
     Raises
     ------
     InvalidDocument
         With a JSON pointer for every field at fault.
     NotInCatalog
-        When no workload of that slug is saved.
+        When no workload or trace of that slug is stored.
 
     Examples
     --------
@@ -332,15 +326,16 @@ def parse_budget(document: Any, saved: SavedWorkloads | None = None) -> BudgetRe
     ...                  "output_tokens": 200}}]}).workloads[0].name
     'workload 1'
     """
-    return budget_of(load_document(BudgetSchema(), document), saved)
+    return budget_of(load_document(BudgetSchema(), document), saved, traces)
 
 
-def budget_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None) -> BudgetRequest:
+def budget_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None,
+              traces: TraceWorkloads | None = None) -> BudgetRequest:
     """A budget request from a document that :class:`BudgetSchema` has loaded."""
     start = data.get("start") or next_month(datetime.now(UTC))
     year, month = map(int, start.split("-"))
     names = _names([w["name"] for w in data["workloads"]])
-    workloads = tuple(_workload(i, w, name, saved)
+    workloads = tuple(_workload(i, w, name, saved, traces)
                       for i, (w, name) in enumerate(zip(data["workloads"], names, strict=True)))
     _check_growth(data, workloads)
     made = BudgetRequest(
@@ -391,10 +386,10 @@ def _names(given: list[str]) -> list[str]:
     return found
 
 
-def _workload(place: int, row: Mapping[str, Any], name: str, saved: SavedWorkloads | None
-              ) -> BudgetWorkload:
+def _workload(place: int, row: Mapping[str, Any], name: str, saved: SavedWorkloads | None,
+              traces: TraceWorkloads | None) -> BudgetWorkload:
     try:
-        request = plan_of(row, saved)
+        request = plan_of(row, saved, traces)
     except InvalidDocument as error:
         raise InvalidDocument([(f"/workloads/{place}{p}", m) for p, m in error.errors]) from None
     except PlannerError as error:

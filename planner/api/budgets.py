@@ -18,6 +18,7 @@ from planner.api.fields import Choice, Text
 from planner.api.paging import PageQuery, matches, page, page_schema
 from planner.api.plans import XLSX, attachment, csv_response, varied, wants_csv
 from planner.api.problems import Problem
+from planner.api.traces import trace_workload
 from planner.api.validation import StrictSchema
 from planner.api.workloads import saved_workload
 from planner.catalog.store import catalog_from_db
@@ -90,7 +91,7 @@ class Budgets(MethodView):
     @blp.create(BudgetSchema, BudgetAnswerSchema, example=EXAMPLE)
     def post(self, data: dict[str, Any]) -> Response:
         """Budget fleets over months and store the budget with the prices it used."""
-        made = make(budget_of(data, saved_workload), catalog_from_db(db.session))
+        made = make(budget_of(data, saved_workload, trace_workload), catalog_from_db(db.session))
         db.session.add(row_of(made))
         db.session.commit()
         return respond(made.document, 201,

@@ -15,6 +15,7 @@ from planner.api.etags import etag_of, respond
 from planner.api.plan_service import MadePlan
 from planner.api.plan_service import plan_of as stored_plan
 from planner.api.plans import EXAMPLE, attachment
+from planner.api.traces import trace_workload
 from planner.api.uploads import BINARY, XLSX
 from planner.api.workloads import saved_workload
 from planner.catalog.store import catalog_from_db
@@ -34,7 +35,7 @@ def find_stored(plan_id: str) -> MadePlan | None:
 
 def sources() -> Sources:
     """Plans, workloads and the catalog of the database."""
-    return Sources(catalog_from_db(db.session), find_stored, saved_workload)
+    return Sources(catalog_from_db(db.session), find_stored, saved_workload, trace_workload)
 
 
 @blp.route("/plans/compare")

@@ -7,7 +7,7 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validates_schema
 
-from planner.api.fields import Text
+from planner.api.fields import Entries, Text
 from planner.api.plan_answer import OptionSchema
 from planner.api.plan_schema import PlanSchema
 from planner.api.validation import StrictSchema
@@ -45,26 +45,23 @@ class ScenarioSchema(StrictSchema):
 class CompareSchema(StrictSchema):
     """Two or more plans: ``plans``, or a ``base`` with ``scenarios``."""
 
-    plans = fields.List(PlanOrId(), metadata={"minItems": 2, "maxItems": MAX_PLANS})
+    plans = Entries(PlanOrId(), shortest=2, longest=MAX_PLANS)
     base = PlanOrId()
-    scenarios = fields.List(fields.Nested(ScenarioSchema), metadata={
-        "minItems": 1, "maxItems": MAX_PLANS - 1})
+    scenarios = Entries(fields.Nested(ScenarioSchema), shortest=1, longest=MAX_PLANS - 1)
 
-    @validates_schema(skip_on_field_errors=False)
-    def _one_form(self, data: dict[str, Any], **_: Any) -> None:
-        if "plans" in data and ("base" in data or "scenarios" in data):
+    @validates_schema(skip_on_field_errors=False, pass_original=True)
+    def _one_form(self, data: dict[str, Any], original: Any, **_: Any) -> None:
+        given = original if isinstance(original, Mapping) else data
+        if "plans" in given and ("base" in given or "scenarios" in given):
             raise ValidationError("give plans, or base with scenarios, not both", "plans")
-        if "plans" in data:
-            if not 2 <= len(data["plans"]) <= MAX_PLANS:
-                raise ValidationError(
-                    f"must have 2 to {MAX_PLANS} entries, not {len(data['plans'])}", "plans")
-        elif "base" not in data and "scenarios" not in data:
+        if "plans" in given:
+            return
+        if "base" not in given and "scenarios" not in given:
             raise ValidationError("is required (or base with scenarios)", "plans")
-        elif "base" not in data:
+        if "base" not in given:
             raise ValidationError("is required with scenarios", "base")
-        elif not 1 <= len(data.get("scenarios", ())) < MAX_PLANS:
-            raise ValidationError(f"must have 1 to {MAX_PLANS - 1} entries, not "
-                                  f"{len(data.get('scenarios', ()))}", "scenarios")
+        if "scenarios" not in given:
+            raise ValidationError(f"must have 1 to {MAX_PLANS - 1} entries, not 0", "scenarios")
 
 
 class ComparedPlanSchema(Schema):

@@ -12,6 +12,7 @@ from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import SavedWorkloads, parse_plan
 from planner.api.plan_service import MadePlan, make, plain
 from planner.api.validation import InvalidDocument, load_document
+from planner.api.workload_schema import TraceWorkloads
 from planner.bridge import Figures, Step, bridge
 from planner.catalog.book import Catalog
 from planner.errors import NotInCatalog, PlannerError
@@ -49,11 +50,12 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where plans and workloads are found, and what new plans are made from."""
+    """Where plans, workloads and traces are found, and what new plans are made from."""
 
     catalog: Catalog
     stored: FindPlan
     workloads: SavedWorkloads
+    traces: TraceWorkloads | None = None
 
 
 def compare_plans(document: Any, sources: Sources) -> tuple[dict[str, Any], list[MadePlan]]:
@@ -113,7 +115,7 @@ def _plan(entry: Any, pointer: str, sources: Sources) -> Compared:
 
 def _made(document: Mapping[str, Any], pointer: str, sources: Sources) -> Compared:
     try:
-        request = parse_plan(document, sources.workloads)
+        request = parse_plan(document, sources.workloads, sources.traces)
         made = make(replace(request, advice=False), sources.catalog)
         made.document["request"]["advice"] = request.advice
         return Compared(None, request, made)

@@ -194,6 +194,26 @@ class Unique(fields.List[Any]):
         return items
 
 
+class Entries(fields.List[Any]):
+    """A list of a limited length, which is checked before any entry is read."""
+
+    def __init__(self, inner: fields.Field[Any] | type[fields.Field[Any]], *, longest: int,
+                 shortest: int = 0, metadata: Mapping[str, Any] | None = None, **kwargs: Any
+                 ) -> None:
+        self.shortest, self.longest = shortest, longest
+        doc = {"minItems": shortest} if shortest else {}
+        super().__init__(inner, metadata={**doc, "maxItems": longest, **(metadata or {})}, **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValidationError(f"must be a list, not {shown(value)}")
+        if not self.shortest <= len(value) <= self.longest:
+            raise ValidationError(f"must have {self.shortest} to {self.longest} entries, "
+                                  f"not {len(value)}")
+        found: list[Any] = super()._deserialize(value, attr, data, **kwargs)
+        return found
+
+
 class Map(fields.Dict):
     """An object with free names; an error points at the name, not at a ``value`` below it."""
 

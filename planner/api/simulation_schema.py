@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validates_schema
 
-from planner.api.fields import Choice, Flag, Number, Text, Whole, name_field, slug_field
+from planner.api.fields import Choice, Entries, Flag, Number, Text, Whole, name_field, slug_field
 from planner.api.plan_answer import OpenSchema, PercentilesSchema
 from planner.api.plan_schema import FIDELITIES, LayoutSchema, SpeculativeSchema, WorkloadField
 from planner.api.validation import StrictSchema
@@ -42,8 +42,7 @@ class FleetSchema(StrictSchema):
     memory_utilization = Number(above=0, highest=1, allow_none=True, load_default=None)
     speculative = fields.Nested(SpeculativeSchema, allow_none=True, load_default=None)
     power_cap_w = Number(above=0, highest=1e5, allow_none=True, load_default=None)
-    pools = fields.List(fields.Nested(FleetPoolSchema), required=True,
-                        metadata={"minItems": 1, "maxItems": 2})
+    pools = Entries(fields.Nested(FleetPoolSchema), shortest=1, longest=2, required=True)
 
     @validates_schema
     def roles(self, data: dict[str, Any], **_: Any) -> None:
@@ -109,7 +108,7 @@ class SimulationSchema(StrictSchema):
     router = Choice(ROUTERS, load_default="random", metadata={
         "description": "A plan assumes random"})
     warmup_share = Number(lowest=0, below=1, load_default=0.1)
-    failures = fields.List(fields.Nested(FailureSchema), load_default=list)
+    failures = Entries(fields.Nested(FailureSchema), longest=1000, load_default=list)
     spares = Flag(load_default=False, metadata={
         "description": "Let a plan's spare replicas serve too"})
 
@@ -122,8 +121,10 @@ class SimulationSchema(StrictSchema):
             for name in ("requests", "arrivals"):
                 if data.get(name) is not None:
                     raise ValidationError("does not go with a trace", name)
-        elif data["start_s"] or data["end_s"] is not None:
-            raise ValidationError("only goes with a trace", "start_s")
+        else:
+            given = [name for name in ("start_s", "end_s") if data[name]]
+            if given:
+                raise ValidationError({name: ["only goes with a trace"] for name in given})
         if data["end_s"] is not None and data["end_s"] <= data["start_s"]:
             raise ValidationError("must be above start_s", "end_s")
         if "fleet" in data:

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.api.echo import echo
-from planner.api.plan_checks import check_engine
-from planner.api.plan_schema import SavedWorkloads, parse_plan
+from planner.api.plan_checks import check_context, check_engine
+from planner.api.plan_schema import SavedWorkloads, layout_of, parse_plan
 from planner.api.plan_service import plain
 from planner.api.validation import InvalidDocument
 from planner.api.workload_schema import TraceWorkloads
 from planner.catalog.book import Catalog
 from planner.errors import InvalidValue, PlannerError
+from planner.layouts import check_layout
+from planner.llm import Llm
+from planner.requests import Layout
 from planner.simulations.fleets import Parts, fleet_from_option, promised, roles_of
 from planner.simulations.requests import DEFAULT_REQUESTS
 
@@ -64,7 +67,9 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
     gpus = list(dict.fromkeys(pool["gpu"] for pool in fleet["pools"]))
     for place, pool in enumerate(fleet["pools"]):
         catalog.gpu(pool["gpu"], f"/fleet/pools/{place}/gpu")
-    catalog.llm(fleet["model"], "/fleet/model")
+    llm = catalog.llm(fleet["model"], "/fleet/model")
+    for place, pool in enumerate(fleet["pools"]):
+        _check_layout(llm, layout_of(pool), f"/fleet/pools/{place}")
     try:
         check_engine(fleet["engine"], catalog)
     except PlannerError as error:
@@ -76,6 +81,11 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
                "limits": {"memory_utilization": fleet["memory_utilization"]},
                "speculative": fleet["speculative"], "power_cap_w": fleet["power_cap_w"]}
     parsed = parse_plan(plain(request), saved, traces)
+    try:
+        check_context(parsed, llm)
+    except PlannerError as error:
+        error.pointer = error.pointer if "workload" in data else "/trace"
+        raise
     pools = [{**pool, "role": role, "engine": fleet["engine"], "spare_replicas": 0}
              for pool, role in zip(fleet["pools"], roles_of(fleet["setup"]), strict=True)]
     option = {"setup": fleet["setup"], "weights": fleet["weights"], "kv": fleet["kv"],
@@ -84,6 +94,16 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
            "option": option, "snapshot": None, "promised": None}
     _check(job, catalog)
     return job
+
+
+def _check_layout(llm: Llm, layout: Layout, pointer: str) -> None:
+    """Refuse the layouts that a plan refuses, and experts that the model does not have."""
+    check_layout(llm, layout, pointer)
+    experts = max(g.feed_forward.experts for g in llm.groups)
+    if layout.expert > max(experts, 1):
+        has = f"has {experts} experts a layer" if experts else "is dense: it has no experts"
+        raise InvalidValue(f"expert_parallel {layout.expert} is too many, as {llm.slug} {has}",
+                           f"{pointer}/expert_parallel")
 
 
 def _settings(data: Document) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from planner.api.simulation_schema import (
     SimulationSchema,
     SimulationSummarySchema,
 )
-from planner.api.traces import trace_workload
+from planner.api.traces import stored_trace, trace_workload
 from planner.api.workloads import saved_workload
 from planner.catalog.store import catalog_from_db
 from planner.errors import NotInCatalog
@@ -84,9 +84,12 @@ class Simulations(MethodView):
         Requests are those of a trace, or generated from the workload with a seed.
         """
         from planner.api.simulation_service import job_of_fleet, job_of_plan
+        from planner.simulations.requests import sliced
 
         if "trace" in data and trace_workload(data["trace"]) is None:
             raise NotInCatalog(f"no trace {data['trace']!r} is stored", "/trace")
+        if data["start_s"] or data["end_s"] is not None:
+            sliced(stored_trace(data["trace"]), data["start_s"], data["end_s"])
         catalog = catalog_from_db(db.session)
         if "fleet" in data:
             return accept(SIMULATION, job_of_fleet(data, catalog, saved_workload, trace_workload))

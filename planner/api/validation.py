@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError
 
 from planner.errors import InvalidValue
+
+MOST_ERRORS = 100
+"""Fields at fault that are listed."""
+MOST_GUESSES = 20
+"""Unknown fields of one object that are compared with the known ones."""
 
 
 class StrictSchema(Schema):
@@ -24,13 +32,25 @@ class StrictSchema(Schema):
         "type": "must be an object",
     }
 
+    def load(self, data: Any, **kwargs: Any) -> Any:
+        """Load a document; one with far too many fields is refused before any is read."""
+        if isinstance(data, Mapping) and len(data) > len(self.fields) + MOST_ERRORS:
+            known = {field.data_key or name for name, field in self.load_fields.items()}
+            unknown = itertools.islice((name for name in data if name not in known), MOST_ERRORS)
+            error = ValidationError({n: [self.error_messages["unknown"]] for n in unknown})
+            self.handle_error(error, data)
+            raise error
+        return super().load(data, **kwargs)
+
     def handle_error(self, error: ValidationError, data: Any, **_: Any) -> None:
         """Say which field an unknown one may have been meant for."""
         if not isinstance(error.messages, dict):
             return
-        for name, messages in error.messages.items():
-            near = difflib.get_close_matches(str(name), list(self.fields), n=1, cutoff=0.7)
-            if near and messages == [self.error_messages["unknown"]]:
+        unknown = [name for name, messages in error.messages.items()
+                   if messages == [self.error_messages["unknown"]]]
+        for name in unknown[:MOST_GUESSES]:
+            near = difflib.get_close_matches(str(name)[:100], list(self.fields), n=1, cutoff=0.7)
+            if near:
                 error.messages[name] = [f"unknown field; did you mean {near[0]}?"]
 
 
@@ -40,12 +60,13 @@ class InvalidDocument(InvalidValue):
     Attributes
     ----------
     errors : list of (pointer, message)
+        The first 100.
     """
 
     def __init__(self, errors: list[tuple[str, str]]) -> None:
         pointer, message = errors[0]
         super().__init__(message, pointer)
-        self.errors = errors
+        self.errors = errors[:MOST_ERRORS]
 
 
 def load_document(schema: Schema, document: Any) -> dict[str, Any]:
@@ -61,6 +82,35 @@ def load_document(schema: Schema, document: Any) -> dict[str, Any]:
     except ValidationError as error:
         raise InvalidDocument(list(pointers(error.messages))) from None
     return loaded
+
+
+class NotJson(ValueError):
+    """Text that is not a JSON document, with why."""
+
+
+def json_of(data: bytes) -> Any:
+    """The JSON document of a body or a file; ``NaN`` and ``Infinity`` are left to the fields.
+
+    Raises
+    ------
+    NotJson
+
+    Examples
+    --------
+    >>> json_of(b'{"months": 12}')
+    {'months': 12}
+    """
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start + 1} (0x{data[error.start]:02x}) is not UTF-8 text"
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        reason = "its lists and objects are nested too deeply"
+    except ValueError:  # only a whole number of too many digits is left
+        reason = f"a number in it has more than {sys.get_int_max_str_digits():,} digits"
+    raise NotJson(reason)
 
 
 def pointers(messages: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

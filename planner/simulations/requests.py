@@ -42,6 +42,19 @@ def generated(workload: Workload, count: int, seed: int, arrivals: Mapping[str, 
     return synthetic(workload, count, seed, times)
 
 
+def sliced(trace: Trace, start_s: float = 0.0, end_s: float | None = None) -> Trace:
+    """The part of a trace that a simulation asks for.
+
+    Raises
+    ------
+    InvalidValue
+        At ``/start_s`` when fewer than three requests are left.
+    """
+    if not start_s and end_s is None:
+        return trace
+    return trace.between(start_s, trace.span_s + 1.0 if end_s is None else end_s)
+
+
 def replayed(trace: Trace, prefix_hit: float, rate_scale: float = 1.0, start_s: float = 0.0,
              end_s: float | None = None) -> RequestTable:
     """The requests of a trace, or of a slice of it, at a multiple of its rate.
@@ -51,8 +64,6 @@ def replayed(trace: Trace, prefix_hit: float, rate_scale: float = 1.0, start_s: 
     InvalidValue
         When fewer than three requests are left.
     """
-    if start_s or end_s is not None:
-        trace = trace.between(start_s, trace.span_s + 1.0 if end_s is None else end_s)
-    trace = trace.faster(rate_scale)
+    trace = sliced(trace, start_s, end_s).faster(rate_scale)
     return request_table(trace.arrived_at_s, trace.prompt_tokens, trace.output_tokens,
                          np.floor(trace.prompt_tokens * prefix_hit))

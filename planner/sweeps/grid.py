@@ -200,7 +200,11 @@ def _problems(document: Any, catalog: Catalog, saved: Lookup, traces: Lookup
               ) -> list[tuple[str, str]]:
     """What is wrong with a plan request by itself."""
     try:
-        check_plan(parse_plan(document, saved, traces), catalog)
+        request = parse_plan(document, saved, traces)
+        if request.verify:
+            raise InvalidValue("plans of a sweep are not verified; leave it out, and verify a "
+                               "plan of its own", "/verify")
+        check_plan(request, catalog)
     except InvalidDocument as error:
         return error.errors
     except ContextTooLong:

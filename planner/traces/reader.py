@@ -21,6 +21,7 @@ from planner.units import MS_PER_S
 
 MAX_TOKENS = 10_000_000
 TIME_UNITS = ("s", "ms")
+SPARE_LINES = 1000  # beyond the limit of rows: the header, blank lines, line ends inside quotes
 Row = Sequence[Any]
 
 
@@ -61,7 +62,7 @@ def read_trace(stream: Readable, limits: ReadLimits | None = None, skip_empty: b
     """
     limits = limits or ReadLimits()
     try:
-        columns, rows = _open(_decoded(lines(stream, limits)))
+        columns, rows = _open(_decoded(lines(stream, limits), limits))
         reader = _Reader(columns, limits, skip_empty, time_unit)
         reader.take(rows)
         return trace_of(*reader.arrays(), columns.format, reader.skipped)
@@ -71,8 +72,15 @@ def read_trace(stream: Readable, limits: ReadLimits | None = None, skip_empty: b
         raise BadTrace(error.message, error.pointer) from None
 
 
-def _decoded(raw: Iterator[bytes]) -> Iterator[str]:
+class _TooManyLines(TraceTooLarge):
+    """More lines than the rows allowed could need: blank ones, or those of an open quote."""
+
+
+def _decoded(raw: Iterator[bytes], limits: ReadLimits) -> Iterator[str]:
+    most = limits.rows + SPARE_LINES
     for number, line in enumerate(raw, start=1):
+        if number > most:
+            raise _TooManyLines(f"the trace has more than {most:,} lines, blank ones among them")
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -167,6 +175,13 @@ class _Reader:
 
     def take(self, rows: Iterator[Row]) -> None:
         """Check and keep every row."""
+        try:
+            self._take(rows)
+        except _TooManyLines as error:
+            read = len(self.times) + self.skipped
+            raise TraceTooLarge(f"{error.message} (reached after row {read:,})") from None
+
+    def _take(self, rows: Iterator[Row]) -> None:
         at, prompt, output = self.columns.index
         seconds: Callable[[Any], float] | None = None
         last = -math.inf

@@ -56,7 +56,8 @@ class Trace:
         if last - first < LEAST_REQUESTS:
             raise InvalidValue(
                 f"only {max(last - first, 0)} requests of the trace arrive between {start_s:g} and "
-                f"{end_s:g} s; it lasts {self.span_s:g} s and at least {LEAST_REQUESTS} are needed")
+                f"{end_s:g} s; it lasts {self.span_s:g} s and at least {LEAST_REQUESTS} are needed",
+                "/start_s")
         part = slice(int(first), int(last))
         return replace(self, arrived_at_s=self.arrived_at_s[part] - start_s,
                        prompt_tokens=self.prompt_tokens[part],

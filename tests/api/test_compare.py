@@ -170,3 +170,28 @@ def test_the_command(app: Flask, tmp_path: Path, base: dict[str, Any]) -> None:
     bad = run(args=["compare", files[0], "no-such-plan"])
     assert bad.exit_code == 2
     assert bad.stderr.strip() == "error: /plans/1: there is no plan 'no-such-plan'"
+
+TRACE = "timestamp,prompt_tokens,output_tokens\n" + "".join(
+    f"{i / 5},{300 + i},{20 + i % 50}\n" for i in range(300))
+
+
+def test_a_stored_trace_is_found(app: Flask, client: FlaskClient, base: dict[str, Any],
+                                 tmp_path: Path) -> None:
+    client.post("/api/v1/traces?slug=compared", data=TRACE, content_type="text/csv")
+    traced = changed(base, workload={"trace": "compared"})
+    bodies = ({"base": traced, "scenarios": [{"name": "x", "changes": {"slo": {"tpot_ms": 40}}}]},
+              {"base": base, "scenarios": [{"name": "x", "changes": {
+                  "workload": {"trace": "compared", "requests_per_second": None}}}]},
+              {"plans": [base, traced]})
+    for body in bodies:
+        answer = client.post(COMPARE, json=body)
+        assert answer.status_code == 200, answer.text
+        rate = answer.json["plans"][-1]["request"]["workload"]["requests_per_second"]
+        assert rate == pytest.approx(5, rel=0.1), "one each 0.2 s"
+    file = tmp_path / "compare.json"
+    file.write_text(json.dumps(bodies[0]), "utf-8")
+    shown = app.test_cli_runner().invoke(args=["compare", str(file), "--json"])
+    assert shown.exit_code == 0, shown.output
+    missing = client.post(COMPARE, json={"plans": [base, changed(base, workload={"trace": "no"})]})
+    assert missing.status_code == 422
+    assert [e["pointer"] for e in missing.json["errors"]] == ["/plans/1/workload/trace"]

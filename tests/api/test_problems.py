@@ -56,6 +56,26 @@ def test_failures_are_problems(client: FlaskClient, method: str, url: str,
     assert body["instance"] == url.split("?")[0]
 
 
+@pytest.mark.parametrize(("data", "words"), [
+    (b'{"slug": "a\xff"}', "byte 12 (0xff) is not UTF-8 text"),
+    ('{"slug": "a"}'.encode("utf-16"), "byte 1 (0xff) is not UTF-8 text"),
+    (b"[" * 100_000, "its lists and objects are nested too deeply"),
+    (b"9" * 5000, "a number in it has more than 4,300 digits"),
+    (b'{"slug":\n nothing}', "Expecting value at line 2, column 2"),
+    (b"", "Expecting value at line 1, column 1"),
+])
+def test_what_is_not_json_says_why(client: FlaskClient, data: bytes, words: str) -> None:
+    answer = client.post("/api/v1/gpus", data=data, content_type=JSON)
+    body = assert_problem(answer, 400, "malformed-json")
+    assert body["detail"] == f"the body is not JSON: {words}"
+    assert body["errors"] == [{"pointer": "", "message": words}]
+
+
+def test_a_byte_order_mark_is_no_fault(client: FlaskClient) -> None:
+    answer = client.post("/api/v1/gpus", data=b"\xef\xbb\xbf{}", content_type=JSON)
+    assert_problem(answer, 422, "invalid-value")
+
+
 def test_a_body_in_chunks_has_the_same_limit(client: FlaskClient) -> None:
     answer = client.post("/api/v1/gpus", input_stream=io.BytesIO(b"{}" + b" " * 5_000_000),
                          content_type=JSON, headers={"Transfer-Encoding": "chunked"},

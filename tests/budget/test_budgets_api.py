@@ -83,6 +83,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     (request(workload(seasonality=[1] * 11 + [-1])), "/workloads/0/seasonality/11"),
     (request(workload(launches=[{"month": 61, "multiplier": 2}])),
      "/workloads/0/launches/0/month"),
+    (request(workload(), workload(verify=True)), "/workloads/1/verify"),
     (request(workload(starts_month=13)), "/workloads/0/starts_month"),
     (request(workload(starts_month=5, ends_month=4)), "/workloads/0/ends_month"),
     (request(workload(model="nothing-7b")), "/workloads/0/model"),
@@ -150,3 +151,24 @@ def test_the_command(app: Flask, tmp_path: Path) -> None:
     refused = runner.invoke(args=["budget", str(file)])
     assert refused.exit_code == 2
     assert "/workloads/0/model" in refused.output
+
+TRACE = "timestamp,prompt_tokens,output_tokens\n" + "".join(
+    f"{i / 5},{300 + i},{20 + i % 50}\n" for i in range(300))
+
+
+def test_a_stored_trace_is_found(app: Flask, client: FlaskClient, tmp_path: Path) -> None:
+    client.post("/api/v1/traces?slug=budgeted", data=TRACE, content_type="text/csv")
+    body = request({**workload(), "workload": {"trace": "budgeted"}})
+    answer = client.post(URL, json=body)
+    assert answer.status_code == 201, answer.text
+    stated = answer.json["request"]["workloads"][0]["workload"]
+    assert stated["trace"] == "budgeted"
+    assert stated["requests_per_second"] == pytest.approx(5, rel=0.1), "one each 0.2 s"
+    file = tmp_path / "budget.json"
+    file.write_text(json.dumps(body), "utf-8")
+    shown = app.test_cli_runner().invoke(args=["budget", str(file), "--json"])
+    assert shown.exit_code == 0, shown.output
+    body["workloads"][0]["workload"] = {"trace": "nowhere"}
+    missing = client.post(URL, json=body)
+    assert missing.status_code == 422
+    assert [e["pointer"] for e in missing.json["errors"]] == ["/workloads/0/workload/trace"]

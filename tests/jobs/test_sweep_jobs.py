@@ -159,6 +159,8 @@ BAD = [
     ({}, {"model": ["llama-3.1-8b"], "workload": ["nothing"]}, "/grid/workload/0"),
     ({"slo": {}}, {"model": ["llama-3.1-8b"]}, "/base/slo"),
     ({"limits": 5}, {"model": ["llama-3.1-8b"]}, "/base/limits"),
+    ({"verify": True}, {"model": ["llama-3.1-8b"]}, "/base/verify"),
+    ({}, {"model": ["llama-3.1-8b"], "verify": [False, True]}, "/grid/verify/1"),
     ({}, {"model": ["llama-3.1-8b"], "limits": [{}], "limits.regions": [1]},
      "/grid/limits.regions"),
     ({}, {"model": ["llama-3.1-8b"], "workload.requests_per_second": [*range(1, 2001)]}, "/grid"),

@@ -165,7 +165,8 @@ BAD = [
     ({**FLEET, "seed": -1}, "/seed"), ({**FLEET, "router": "best"}, "/router"),
     ({**FLEET, "trace": "nothing", "requests": 5}, "/requests"),
     ({k: v for k, v in {**FLEET, "trace": "nothing"}.items() if k != "requests"}, "/trace"),
-    ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "warmup_share": 1}, "/warmup_share"),
+    ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "end_s": 5}, "/end_s"),
+    ({**FLEET, "warmup_share": 1}, "/warmup_share"),
     (fleet(pools=[]), "/fleet/pools"), (fleet(pools=[POOL, POOL]), "/fleet/pools"),
     (fleet(setup="disaggregated"), "/fleet/pools"),
     (fleet(pools=[{**POOL, "role": "decode"}]), "/fleet/pools"),
@@ -173,6 +174,17 @@ BAD = [
     (fleet(pools=[{**POOL, "replicas": 0}]), "/fleet/pools/0/replicas"),
     (fleet(model="nothing"), "/fleet/model"), (fleet(engine="nothing"), "/fleet/engine"),
     (fleet(model="llama-3.1-405b"), "/fleet/pools"),
+    (fleet(pools=[{**POOL, "tensor_parallel": 3}]), "/fleet/pools/0/tensor_parallel"),
+    (fleet(setup="disaggregated", pools=[POOL, {**POOL, "tensor_parallel": 64}]),
+     "/fleet/pools/1/tensor_parallel"),
+    (fleet(pools=[{**POOL, "pipeline_parallel": 33}]), "/fleet/pools/0/pipeline_parallel"),
+    (fleet(pools=[{**POOL, "tensor_parallel": 2, "expert_parallel": 2}]),
+     "/fleet/pools/0/expert_parallel"),
+    (fleet(model="mixtral-8x7b-v0.1", pools=[{**POOL, "tensor_parallel": 2, "data_parallel": 8,
+                                         "expert_parallel": 16}]),
+     "/fleet/pools/0/expert_parallel"),
+    (fleet(model="mixtral-8x7b-v0.1", pools=[{**POOL, "tensor_parallel": 2, "expert_parallel": 4}]),
+     "/fleet/pools/0/expert_parallel"),
     ({**FLEET, "failures": [{"at_s": 1, "duration_s": 1, "pool": 1}]}, "/failures/0/pool"),
     ({**FLEET, "failures": [{"at_s": 1, "duration_s": 1, "replica": 2}]}, "/failures/0/replica"),
     ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1}}, "/arrivals/off_s"),
@@ -185,6 +197,35 @@ def test_refusals(web: FlaskClient, body: dict[str, Any], pointer: str) -> None:
     answer = web.post(PATH, json=body)
     assert answer.status_code == 422, answer.text
     assert pointer in [e["pointer"] for e in answer.json["errors"]], answer.text
+
+
+@pytest.mark.parametrize("part", [{"start_s": 1000}, {"end_s": 0.3},
+                                  {"start_s": 10, "end_s": 10.3}])
+def test_a_slice_of_almost_nothing(web: FlaskClient, plan: dict[str, Any], trace: str,
+                                   part: dict[str, float]) -> None:
+    fleet_of = {k: FLEET[k] for k in ("fleet", "slo")}
+    for what in ({"plan": plan["id"]}, fleet_of):
+        answer = web.post(PATH, json={**what, "trace": trace, **part})
+        assert answer.status_code == 422, answer.text
+        assert [e["pointer"] for e in answer.json["errors"]] == ["/start_s"]
+        assert "at least 3 are needed" in answer.json["detail"]
+    assert not [e for e in web.get(PATH).json["items"] if e["status"] == "failed"]
+
+
+def test_a_context_beyond_the_model(web: FlaskClient) -> None:
+    body = {**FLEET, "workload": {**FLEET["workload"], "prompt_tokens": 200_000}}
+    answer = web.post(PATH, json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.json["type"].endswith("#context-too-long")
+    assert answer.json["errors"][0]["pointer"] == "/workload/prompt_tokens"
+    rows = "timestamp,prompt_tokens,output_tokens\n" + "".join(
+        f"{i},200000,9\n" for i in range(20))
+    web.post("/api/v1/traces?slug=endless", data=rows, content_type="text/csv")
+    traced = {k: v for k, v in FLEET.items() if k not in ("workload", "requests")}
+    answer = web.post(PATH, json={**traced, "trace": "endless"})
+    assert answer.status_code == 422, answer.text
+    assert answer.json["type"].endswith("#context-too-long")
+    assert answer.json["errors"][0]["pointer"] == "/trace"
 
 
 def test_no_such_option(web: FlaskClient, plan: dict[str, Any]) -> None:

@@ -138,6 +138,32 @@ def test_too_many_rows_and_too_long_a_line() -> None:
         read("x" * 3_000_000)
 
 
+@pytest.mark.parametrize("start", [
+    HEADER + "0,1,1\n",
+    HEADER + '0,1,1\n0,"',
+    '{"timestamp": 0, "input_length": 1, "output_length": 1}\n',
+])
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"  \n"])
+def test_blank_lines_count(start: str, blank: bytes) -> None:
+    data = start.encode() + blank * 900
+    if not start.endswith('"'):
+        with contextlib.suppress(BadTrace):  # a CSV line of spaces is a row of one field
+            assert read(data, ReadLimits(rows=100)).skipped == 0
+    stream = Counted(gzip.compress(start.encode() + blank * 5_000_000))
+    if blank == b"  \n" and start.endswith("1\n"):
+        with pytest.raises(BadTrace, match="row 2 has 1 fields"):
+            read_trace(stream, ReadLimits(rows=100))
+        return
+    with pytest.raises(TraceTooLarge, match=r"more than 1,100 lines.*after row 1\)"):
+        read_trace(stream, ReadLimits(rows=100))
+    assert stream.taken <= 65_536, "the rest is not even read"
+
+
+def test_blank_lines_before_the_first_row_count() -> None:
+    with pytest.raises(TraceTooLarge, match="more than 1,001 lines"):
+        read("\n" * 2_000, ReadLimits(rows=1))
+
+
 class Counted(io.BytesIO):
     taken = 0
 
