@@ -172,7 +172,7 @@ def test_every_fault_is_listed(client: FlaskClient) -> None:
     found = errors(client, {}, 7, {**POINT, "kv": 1})
     assert set(found) == {"/points/0/model", "/points/0/prompt_tokens", "/points/0/output_tokens",
                           "/points/1", "/points/2/kv"}
-    assert len(errors(client, *[{}] * 500)) == 300
+    assert len(errors(client, *[{}] * 500)) == 100, "the first hundred"
 
 
 @pytest.mark.parametrize("body", [{}, {"points": []}, {"points": {}}, {"points": None}, [],
