@@ -114,10 +114,11 @@ class ApiBlueprint(Blueprint):  # type: ignore[misc]
         return _compose(*parts)
 
     def create(self, body: Any, schema: Any, *problems: int, status: int = 201,
-               example: Any = None) -> Callable[[View], View]:
+               example: Any = None, content_type: str | None = None
+               ) -> Callable[[View], View]:
         """An operation that takes a body and makes something of it."""
         return _compose(self.arguments(body, example=example),
-                        self.response(status, schema),
+                        self.response(status, schema, content_type=content_type),
                         self.problems(400, 413, 415, 422, *problems))
 
     def replace(self, body: Any, schema: Any) -> Callable[[View], View]:

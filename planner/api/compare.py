@@ -57,7 +57,8 @@ class Comparison(MethodView):
 class ComparisonWorkbook(MethodView):
     """The same as a workbook."""
 
-    @blp.create(CompareSchema, dict(BINARY), status=200, example=COMPARE_EXAMPLE)
+    @blp.create(CompareSchema, dict(BINARY), status=200, example=COMPARE_EXAMPLE,
+                content_type=XLSX)
     def post(self, data: dict[str, Any]) -> Response:
         """The comparison as an xlsx: side by side, what differs, a bridge with a chart each."""
         from planner.workbook.compare import write_comparison  # late: the spreadsheet writer
