@@ -16,9 +16,10 @@ from planner.api.budget_service import budget_of_row, document_of, focus_table, 
 from planner.api.etags import encode, etag_of, require_match, respond
 from planner.api.fields import Choice, Text
 from planner.api.paging import PageQuery, matches, page, page_schema
-from planner.api.plans import XLSX, attachment, csv_response, varied, wants_csv
+from planner.api.plans import attachment, csv_response, varied, wants_csv
 from planner.api.problems import Problem
 from planner.api.traces import trace_workload
+from planner.api.uploads import XLSX
 from planner.api.validation import StrictSchema
 from planner.api.workloads import saved_workload
 from planner.catalog.store import catalog_from_db

@@ -20,6 +20,7 @@ from planner.api.plan_schema import PlanSchema, plan_of
 from planner.api.plan_service import document_of, make, row_of, select_points, unpack
 from planner.api.problems import Problem
 from planner.api.traces import trace_workload
+from planner.api.uploads import XLSX
 from planner.api.validation import StrictSchema
 from planner.api.workloads import saved_workload
 from planner.catalog.store import catalog_from_db
@@ -27,7 +28,6 @@ from planner.extensions import db
 from planner.requests import SETUPS
 
 blp = ApiBlueprint("plans", __name__, "Capacity plans")
-XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 PlanPage = page_schema("PlanPage", PlanSummarySchema)
 EXAMPLE = {
     "name": "Support chat", "model": "llama-3.1-70b",

@@ -19,6 +19,7 @@ from planner.api.jobs import document as job_document
 from planner.api.paging import PageQuery, page, page_schema
 from planner.api.plan_answer import OpenSchema
 from planner.api.traces import trace_workload
+from planner.api.uploads import XLSX
 from planner.api.validation import StrictSchema
 from planner.api.workloads import saved_workload
 from planner.catalog.store import catalog_from_db
@@ -28,7 +29,6 @@ from planner.jobs.kinds import SWEEP
 blp = ApiBlueprint("sweeps", __name__, "Plans over a grid")
 FORMATS = ("json", "csv", "parquet", "xlsx")
 PARQUET = "application/vnd.apache.parquet"
-XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": PARQUET,
          "xlsx": XLSX}
 EXAMPLE = {
