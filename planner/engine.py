@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True)
 class EngineProfile:
@@ -49,8 +54,13 @@ class EngineProfile:
         [s] per sequence and step (sampling, scheduling, detokenising).
     request_s : float
         [s] per request before its first token (tokenizer, HTTP, scheduling); occupies no GPU.
+    first_steps : float
+        Decode steps of one sequence from the end of a prefill to the client's first token (steps in
+        flight, streaming interval).
+    prompt_token_s : float
+        [s] of the host per prompt token (tokenizer, transfer of the request).
     ttft_scale : float
-        First-token latency of an idle engine over its prefill time (steps in flight, output path).
+        Prefill time of a request that waits for it over that which it takes from others' decoding.
     queue_scale : float
         Wait behind other prefills in a closed loop over that of M/M/1.
     burst_share : float
@@ -113,6 +123,8 @@ class EngineProfile:
     step_s: float = 0.0
     sequence_s: float = 0.0
     request_s: float = 0.0
+    first_steps: float = 0.0
+    prompt_token_s: float = 0.0
     ttft_scale: float = 1.0
     queue_scale: float = 1.0
     burst_share: float = 0.0
@@ -140,6 +152,28 @@ class EngineProfile:
     source: str = ""
     as_of: str = ""
     notes: dict[str, str] = field(default_factory=dict)
+
+    def lag_s(self, alone_s: float | Array, prompt_tokens: Array) -> Array:
+        """:func:`lag_s` with this profile's constants."""
+        return lag_s(self.request_s, self.first_steps, self.prompt_token_s, alone_s,
+                     prompt_tokens)
+
+
+def lag_s(request_s: float | Array, first_steps: float | Array, prompt_token_s: float | Array,
+          alone_s: float | Array, prompt_tokens: Array) -> Array:
+    """Time [s] between a request and its first token in which its prefill does not run.
+
+    ``request + k D(1) + host p``: tokenizer, HTTP and scheduling; the steps until the client sees
+    a token; the host's time per prompt token.
+
+    Parameters
+    ----------
+    alone_s : float or ndarray
+        [s] of a decode step of one sequence.
+    prompt_tokens : float or ndarray
+        [token] of the whole prompt, with what a prefix cache holds.
+    """
+    return np.asarray(request_s + first_steps * alone_s + prompt_token_s * prompt_tokens)
 
 
 IDEAL = EngineProfile(slug="ideal", engine="ideal", obtained="assumed",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.book import Catalog
-from planner.closed_loop import first_token_s, running_share, token_s
+from planner.closed_loop import CONSTANTS, first_token_s, running_share, token_s
 from planner.collectives import kv_transfer_s
 from planner.engine import EngineProfile
 from planner.errors import InvalidValue
@@ -26,6 +26,7 @@ from planner.memory import memory_budget, sequence_bytes_per_gpu
 from planner.profile_scope import confidence_of
 from planner.requests import Layout
 from planner.roofline import Deployment, StepBatch, StepModel
+from planner.setups.continuous import RESIDUAL
 from planner.units import s_to_ms
 
 Array = NDArray[np.float64]
@@ -179,8 +180,13 @@ def running_cap(deployment: Deployment, context: Array) -> Array:
 
 def constants_of(profile: EngineProfile) -> Array:
     """The first-token constants of a profile, as :mod:`planner.closed_loop` takes them."""
-    return np.array([profile.ttft_scale, profile.request_s, profile.burst_share,
-                     profile.client_s, profile.queue_scale])
+    return np.array([getattr(profile, name) for name in CONSTANTS])
+
+
+def _alone_s(model: StepModel, context: Array) -> Array:
+    """A decode step [s] with one sequence a rank."""
+    ranks = np.full_like(context, model.deployment.layout.data)
+    return np.asarray(model.seconds(StepBatch(decodes=ranks, context=context)))
 
 
 # -- one pool ---------------------------------------------------------------------------------
@@ -197,14 +203,15 @@ def _closed(columns: _Columns, deployment: Deployment) -> None:
     context = prompt + output / 2.0
     cap = running_cap(deployment, context)
     prefill = model.seconds(StepBatch(prefill_tokens=prompt, prefill_sequences=1.0))
+    alone = _alone_s(model, context)
+    constants = constants_of(deployment.profile)
     running = np.minimum(clients, cap)
     for _ in range(ROUNDS):
         decode = model.seconds(StepBatch(decodes=running, context=context))
         token = token_s(decode, prefill, running / ranks, output)
-        share = running_share(decode, prefill, token, output)
+        ttft = first_token_s(constants, alone, prefill, token, clients / ranks, prompt, output)
+        share = running_share(ttft, token, output)
         running = np.minimum(clients * share, cap)
-    constants = constants_of(deployment.profile)
-    ttft = first_token_s(constants, decode, prefill, token, clients / ranks, output)
     waiting = np.maximum(clients * share - cap, 0.0)
     cycle = np.maximum(output - 1.0, 1.0) * token
     # Places limit the rate to cap / (cycle + S + D); Little's law says how long the rest waits.
@@ -235,8 +242,9 @@ def _open(columns: _Columns, deployment: Deployment) -> None:
     profile = deployment.profile
     wait = load * prefill / (2.0 * spare)
     full = (load >= 1.0) | (rate * output * token > cap * (1.0 + 1e-6))
-    columns.ttft[at] = np.where(full, np.inf, profile.ttft_scale * (prefill + decode)
-                                + profile.request_s + wait)
+    columns.ttft[at] = np.where(full, np.inf, profile.ttft_scale * prefill + RESIDUAL * decode
+                                + profile.lag_s(_alone_s(model, context), prompt)
+                                + wait)
     columns.tpot[at] = token
     columns.saturated[at] = full | (load > SATURATED_LOAD)
 
@@ -268,9 +276,11 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
     context = prompt + output / 2.0
     workers, ranks = prefill_pool.replicas, prefill.layout.data
     servers = float(workers * ranks)
-    service = StepModel.of(prefill).seconds(StepBatch(prefill_tokens=prompt,
-                                                      prefill_sequences=1.0))
-    handover = _handover_s(prefill, decode, prompt, service)
+    front = StepModel.of(prefill)
+    service = front.seconds(StepBatch(prefill_tokens=prompt, prefill_sequences=1.0))
+    idle = (prefill.profile.ttft_scale * service
+            + prefill.profile.lag_s(_alone_s(front, context), prompt)
+            + _handover_s(prefill, decode, prompt, service))
     model, scale = StepModel.of(decode), decode.profile.disaggregated_scale
     cap = running_cap(decode, context) * decode_pool.replicas
     if decode_pool.batch_size:
@@ -284,8 +294,8 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
             decodes=np.maximum(running / decode_pool.replicas, 1.0), context=context))
         load = np.minimum(rate * service / servers, 0.999)
         wait = _pool_wait_s(service, load, servers, columns.clients)
-        ttft = _disaggregated_ttft(prefill.profile, service, wait + handover, token,
-                                   columns.clients / servers)
+        ttft = idle + wait + (1.0 + RESIDUAL) * token + _burst_s(
+            prefill.profile, service, columns.clients / servers)
         cycle = ttft + np.maximum(output - 1.0, 0.0) * token
         limit = np.minimum(servers / service, cap / (output * token))
         fresh = np.where(closed, np.minimum(columns.clients / cycle, limit), columns.rate)
@@ -304,12 +314,10 @@ def _pool_wait_s(service: Array, load: Array, servers: float, clients: Array) ->
     return np.asarray(np.where(clients > 0, np.minimum(wait, ahead), wait))
 
 
-def _disaggregated_ttft(profile: EngineProfile, service: Array, wait: Array, token: Array,
-                        clients: Array) -> Array:
-    """First token as the client sees it; ``clients`` per prefill server meet the start-up burst."""
+def _burst_s(profile: EngineProfile, service: Array, clients: Array) -> Array:
+    """What ``clients`` per prefill server add [s]: the start-up burst, and the host."""
     burst = profile.burst_share * np.maximum(clients - 1.0, 0.0) / 2.0 * service
-    return np.asarray(profile.ttft_scale * service + profile.request_s + wait + burst
-                      + profile.client_s * clients + 1.5 * token)
+    return np.asarray(burst + profile.client_s * clients)
 
 
 def _handover_s(prefill: Deployment, decode: Deployment, prompt: Array, service: Array) -> Array:

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from planner.calibration.constants import (
-    FIRST_TOKEN_HIGH,
-    FIRST_TOKEN_LOW,
+    first_token_limits,
     highest_of,
     step_bounds,
 )
@@ -205,11 +204,12 @@ def _fitted(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfil
     key = precision if precision in PRECISIONS else "bf16"
     prior = {**priors(catalog, points[0].engine or "", gpu), key: old}
     sample = Sample.of(points, catalog, [("own",)] * len(points), {"own": prior})
-    found, at_fit = fit(sample, catalog, OWN_LEVEL)
+    found = fit(sample, OWN_LEVEL)
     constants = np.exp(found.effects.constants(step_bounds(prior), ("own",)))
-    errors = [_rounded(median(e)) for e in left_out(at_fit, OWN_LEVEL)]
-    return {**step_fields(constants, precision_key(key, "fp4" in gpu.peak_flop_per_s)),
-            **first_token_fields(found.first_token(("own",))), "expert_imbalance": 1.0,
+    errors = [_rounded(median(e)) for e in left_out(sample, catalog, OWN_LEVEL)]
+    at = precision_key(key, "fp4" in gpu.peak_flop_per_s)
+    return {**step_fields(constants, at),
+            **first_token_fields(found.first_token(("own",)), at), "expert_imbalance": 1.0,
             "tpot_error": errors[0], "ttft_error": errors[1]}
 
 
@@ -284,8 +284,7 @@ def scale(old: EngineProfile, factors: Array, highest: Mapping[str, float]) -> d
             changes[name] = (min(value / factor, max(highest.get(name, 1.0), value))
                              if name in SHARES else value * factor)
     if len(factors) > 2:
-        for place, name in enumerate(("ttft_scale", "request_s")):
-            value = getattr(old, name) * float(factors[2])
-            changes[name] = float(np.clip(value, FIRST_TOKEN_LOW[place],
-                                          FIRST_TOKEN_HIGH[place]))
+        for name in ("ttft_scale", "request_s", "first_steps", "prompt_token_s"):
+            value, (low, high) = getattr(old, name), first_token_limits(name)
+            changes[name] = float(np.clip(value * factors[2], min(low, value), max(high, value)))
     return changes

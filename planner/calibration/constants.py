@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.features import PRECISIONS, StepFeatures
+from planner.closed_loop import CONSTANTS
 from planner.engine import EngineProfile
 
 Array = NDArray[np.float64]
@@ -35,11 +36,14 @@ _SPREAD = {"mfu": 0.1, "mbu": 0.1, "expert_mfu": 0.3, "expert_mbu": 0.3, "attent
            "attention_mbu": 0.2, "step_s": 0.5, "sequence_s": 0.5}
 _USUAL_SPREAD = 0.3
 
-FIRST_TOKEN_NAMES = ("ttft_scale", "request_s", "burst_share", "client_s", "queue_scale")
-"""Constants of the time to first token, in the order of the vector."""
-FIRST_TOKEN_PRIOR = np.array([1.3, 0.04, 0.1, 3e-4, 1.0])
-FIRST_TOKEN_LOW = np.array([1.0, 5e-4, 1e-3, 1e-6, 0.02])
-FIRST_TOKEN_HIGH = np.array([2.0, 1.0, 1.0, 1e-2, 5.0])
+_FIRST_TOKEN = {"ttft_scale": (1.3, 0.8, 2.5), "request_s": (0.04, 5e-4, 1.0),
+                "burst_share": (0.1, 1e-3, 1.0), "client_s": (3e-4, 1e-6, 1e-2),
+                "queue_scale": (1.0, 0.02, 5.0), "first_steps": (0.8, 0.01, 15.0),
+                "prompt_token_s": (1e-6, 1e-8, 1e-4)}
+"""Prior, lowest and highest value of the constants of the time to first token. A scale of 0.8 on a
+prefill at the highest mfu is the peak."""
+FIRST_TOKEN_NAMES = (*(f"ttft_scale_{p}" for p in PRECISIONS), *CONSTANTS[1:])
+"""Those constants in the order of the vector: a scale for each weight precision, then the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,30 @@ def step_bounds(profiles: Mapping[str, EngineProfile]) -> Bounds:
 
 def first_token_bounds() -> Bounds:
     """Prior of the first-token constants: what most engines need."""
-    return Bounds.of(FIRST_TOKEN_PRIOR, FIRST_TOKEN_LOW, FIRST_TOKEN_HIGH)
+    return Bounds.of(*np.array([_FIRST_TOKEN[kind_of(n)] for n in FIRST_TOKEN_NAMES]).T)
+
+
+def first_token_limits(name: str) -> tuple[float, float]:
+    """The smallest and largest value of a first-token constant."""
+    return _FIRST_TOKEN[name][1:]
+
+
+def first_token_constants(vectors: Array, precision: NDArray[np.intp]) -> Array:
+    """What :func:`planner.closed_loop.first_token_s` takes, for points of some precisions.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (k,) or (k, n)
+        In :data:`FIRST_TOKEN_NAMES` order.
+    precision : ndarray of int, shape (n,)
+
+    Returns
+    -------
+    ndarray, shape (7, n)
+    """
+    wide = np.broadcast_to(vectors.reshape(len(vectors), -1), (len(vectors), len(precision)))
+    scale = wide[precision, np.arange(len(precision))]
+    return np.vstack([scale[None, :], wide[len(PRECISIONS):]])
 
 
 def step_seconds(logs: Array, features: StepFeatures, precision: NDArray[np.intp]

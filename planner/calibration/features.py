@@ -70,7 +70,8 @@ class Features:
 
     Attributes
     ----------
-    decode, prefill : StepFeatures
+    decode, prefill, alone : StepFeatures
+        ``alone``: a decode step of one sequence a rank.
     running : ndarray
         Sequences per data-parallel rank that decode at once.
     clients : ndarray
@@ -83,6 +84,7 @@ class Features:
 
     decode: StepFeatures
     prefill: StepFeatures
+    alone: StepFeatures
     running: Array
     clients: Array
     prompt: Array
@@ -91,9 +93,9 @@ class Features:
 
     def at(self, places: NDArray[np.intp]) -> Features:
         """The same of some points."""
-        return Features(self.decode.at(places), self.prefill.at(places), self.running[places],
-                        self.clients[places], self.prompt[places], self.output[places],
-                        self.precision[places])
+        return Features(self.decode.at(places), self.prefill.at(places), self.alone.at(places),
+                        self.running[places], self.clients[places], self.prompt[places],
+                        self.output[places], self.precision[places])
 
 
 def layout_of(point: MeasuredPoint) -> Layout:
@@ -119,21 +121,24 @@ def extract(points: Sequence[MeasuredPoint], catalog: Catalog, running: Array) -
     for i, p in enumerate(points):
         groups[p.model, p.gpu, p.weights, p.kv, layout_of(p)].append(i)
     size = len(points)
-    store = {kind: _empty(size) for kind in ("decode", "prefill")}
+    store = {kind: _empty(size) for kind in ("decode", "prefill", "alone")}
     prompt = np.array([p.prompt_tokens for p in points], dtype=float)
     output = np.array([p.output_tokens for p in points], dtype=float)
     for members in groups.values():
         at = np.array(members)
         deployment = deployment_of(points[members[0]], catalog, UNIT)
-        batches = {"decode": StepBatch(decodes=running[at], context=prompt[at] + output[at] / 2),
+        context = prompt[at] + output[at] / 2
+        ranks_here = np.full(len(at), float(deployment.layout.data))
+        batches = {"decode": StepBatch(decodes=running[at], context=context),
+                   "alone": StepBatch(decodes=ranks_here, context=context),
                    "prefill": StepBatch(prefill_tokens=prompt[at], prefill_sequences=1.0)}
         for kind, batch in batches.items():
             _fill(store[kind], at, deployment, batch)
     ranks = np.array([layout_of(p).data for p in points], dtype=float)
     clients = np.array([p.concurrency or 0.0 for p in points]) / ranks
     names = [_precision_of(p, catalog) for p in points]
-    return Features(store["decode"], store["prefill"], running / ranks, clients, prompt, output,
-                    np.array([PRECISIONS.index(n) for n in names]))
+    return Features(store["decode"], store["prefill"], store["alone"], running / ranks, clients,
+                    prompt, output, np.array([PRECISIONS.index(n) for n in names]))
 
 
 def _precision_of(point: MeasuredPoint, catalog: Catalog) -> str:

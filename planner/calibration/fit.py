@@ -1,39 +1,53 @@
 """The fit: constants of engines on GPU families from measured points.
 
-Step constants from TPOT (:mod:`planner.calibration.pooled`), then those of the first token from
-TTFT by least squares on logarithms with a soft-L1 loss (a bad row counts little). Errors are
-reported on configurations left out of the fit.
+Step constants from TPOT (:mod:`planner.calibration.pooled`), those of the first token from TTFT by
+least squares on logarithms with a soft-L1 loss (a bad row counts little), then step constants from
+both, and so on. Errors are reported on configurations left out of the fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from planner.calibration.constants import Bounds, first_token_bounds, step_bounds, step_seconds
+from planner.calibration.constants import (
+    Bounds,
+    first_token_bounds,
+    first_token_constants,
+    step_bounds,
+)
 from planner.calibration.features import Features, extract
 from planner.calibration.points import MeasuredPoint
-from planner.calibration.pooled import Effects, fit_effects, token_and_slope
+from planner.calibration.pooled import Effects, FirstTokens, StepTimes, fit_effects
 from planner.catalog.book import Catalog
-from planner.closed_loop import first_token_s, running_share, token_s
+from planner.closed_loop import first_token_s, running_share
 from planner.engine import EngineProfile
 
 Array = NDArray[np.float64]
 Keys = tuple[Hashable, ...]
-PULL = 0.017
-"""Weight of the prior of first-token constants per square root of the number of points."""
-TPOT_SCALE, TTFT_SCALE = 0.1, 0.3
+PULLS = (0.3, 1.0, 1.0, 1.0)
+"""Weight of staying at the level above, by level, for first-token constants: a factor e costs as
+much as so many points that are off by the scale of the loss."""
+ABOVE = (0, 0, 0, 1)
+"""The level that each is drawn to: engine and family to all, both to the engine."""
+TPOT_SCALE, TTFT_SCALE = 0.1, 0.15
 """Relative error at which the loss turns from square to linear."""
+_NEAREST = (3, 1, 2, 0)
+"""Levels from the nearest to the widest: both, engine, family, all."""
+ROUNDS = 2
+"""Times that step and first-token constants are fitted in turn after the first."""
 FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Points of a fit with what does not change in it.
+
+    As many sequences run as Little's law says from the measured times.
 
     Attributes
     ----------
@@ -66,15 +80,19 @@ class Sample:
         tpot = np.array([p.tpot_s for p in points], dtype=float)
         ttft = np.array([np.nan if p.ttft_s is None else p.ttft_s for p in points], dtype=float)
         clients = np.array([p.concurrency for p in points], dtype=float)
-        found = cls(tuple(points), tuple(keys), prior, next(iter(bounds.values())),
-                    extract(points, catalog, clients), tpot, ttft)
-        return found.running(catalog, prior)
+        output = np.array([p.output_tokens for p in points], dtype=float)
+        share = running_share(np.nan_to_num(ttft, nan=0.0), tpot, output)
+        return cls(tuple(points), tuple(keys), prior, next(iter(bounds.values())),
+                   extract(points, catalog, clients * share), tpot, ttft)
 
-    def running(self, catalog: Catalog, logs: Array) -> Sample:
-        """The same at the batch that runs under some constants (Little's law)."""
-        share = running_share(*_step_times(logs, self.features), self.features.output)
+    def running(self, catalog: Catalog, found: Fit) -> Sample:
+        """The same at the batches that run under a fit, by fixed point from all clients."""
         clients = np.array([p.concurrency for p in self.points], dtype=float)
-        return replace(self, features=extract(self.points, catalog, clients * share))
+        sample = replace(self, features=extract(self.points, catalog, clients))
+        for _ in range(2):
+            share = running_share(found.ttft(sample), found.tpot(sample), self.features.output)
+            sample = replace(self, features=extract(self.points, catalog, clients * share))
+        return sample
 
     def at(self, places: NDArray[np.intp]) -> Sample:
         """Some of the points."""
@@ -99,22 +117,26 @@ class Fit:
     first: dict[Hashable, Array]
 
     def first_token(self, keys: Keys) -> Array:
-        """First-token constants of a group: its own, or those of the widest one that has any."""
-        for key in reversed(keys):
+        """First-token constants of a group: its own, or those of the nearest that has any."""
+        for level in range(len(keys)):
+            key = keys[_NEAREST[level] if len(keys) > 1 else 0]
             if key in self.first:
                 return self.first[key]
         return np.asarray(np.exp(first_token_bounds().prior))
 
+    def first_tokens(self, sample: Sample) -> Array:
+        """First-token constants of every point, shape (7, n)."""
+        vectors = np.array([self.first_token(keys) for keys in sample.keys]).T
+        return first_token_constants(vectors, sample.features.precision)
+
     def tpot(self, sample: Sample) -> Array:
         """TPOT [s] of the points of a sample."""
-        return token_and_slope(sample.constants(self.effects), sample.features)[0]
+        return StepTimes.of(sample.constants(self.effects), sample.features).token
 
     def ttft(self, sample: Sample) -> Array:
         """TTFT [s] of the points of a sample."""
-        logs = sample.constants(self.effects)
-        first = np.array([self.first_token(keys) for keys in sample.keys]).T
-        return first_token_s(first, *_step_times(logs, sample.features), sample.features.clients,
-                             sample.features.output)
+        times = StepTimes.of(sample.constants(self.effects), sample.features)
+        return times.ttft(self.first_tokens(sample), sample.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,73 +148,53 @@ class Errors:
     ttft_left_out: float
 
 
-def fit(sample: Sample, catalog: Catalog, levels: Sequence[float]) -> tuple[Fit, Sample]:
-    """Fit a sample twice: at the batches that the prior's times imply, then at its own.
+def fit(sample: Sample, levels: Sequence[float]) -> Fit:
+    """Fit a sample at the running batches that it has: step and first-token constants in turn."""
+    found = _fit_once(sample, levels, None)
+    for _ in range(ROUNDS):
+        found = _fit_once(sample, levels, FirstTokens(sample.ttft, found.first_tokens(sample)))
+    return found
 
-    Returns the sample at the batches of the fit beside what was found.
-    """
-    sample = sample.running(catalog, sample.constants(_effects(sample, levels)))
-    return refit(sample, levels), sample
 
-
-def refit(sample: Sample, levels: Sequence[float]) -> Fit:
-    """Fit a sample at the running batches that it has."""
-    effects = _effects(sample, levels)
+def _fit_once(sample: Sample, levels: Sequence[float], first: FirstTokens | None) -> Fit:
+    effects = fit_effects(sample.features, sample.tpot, sample.prior, sample.bounds, sample.keys,
+                          levels, first)
     return Fit(effects, first_tokens(sample, effects))
-
-
-def _effects(sample: Sample, levels: Sequence[float]) -> Effects:
-    return fit_effects(sample.features, sample.tpot, sample.prior, sample.bounds, sample.keys,
-                       levels)
 
 
 def first_tokens(sample: Sample, effects: Effects) -> dict[Hashable, Array]:
     """First-token constants by group: of each level with its own, drawn to the level above."""
-    logs = sample.constants(effects)
+    times = StepTimes.of(sample.constants(effects), sample.features)
     known = np.isfinite(sample.ttft) & (sample.ttft > 0)
     found: dict[Hashable, Array] = {}
     for level in range(len(sample.keys[0])):
         for key in dict.fromkeys(k[level] for k in sample.keys):
-            here = [i for i, k in enumerate(sample.keys) if k[level] == key and known[i]]
-            if here:
-                above = next((found[k] for k in reversed(sample.keys[here[0]][:level])
-                              if k in found), None)
-                found[key] = _fit_first(logs[here], sample.features.at(np.array(here)),
-                                        sample.ttft[here], above)
+            here = np.array([i for i, k in enumerate(sample.keys)
+                             if k[level] == key and known[i]], dtype=np.intp)
+            if here.size:
+                above = found.get(sample.keys[here[0]][ABOVE[level]]) if level else None
+                found[key] = _fit_first(times, sample, here, above, PULLS[level])
     return found
 
 
-def _fit_first(logs: Array, features: Features, ttft_s: Array, above: Array | None) -> Array:
-    bounds = first_token_bounds()
-    if above is not None:
-        bounds = replace(bounds, prior=np.clip(np.log(above), bounds.low + 1e-6,
-                                               bounds.high - 1e-6))
-    times = _step_times(logs, features)
+def _fit_first(times: StepTimes, sample: Sample, here: NDArray[np.intp], above: Array | None,
+               pull: float) -> Array:
+    """Constants that minimise a soft-L1 loss of log TTFT with a pull to those above."""
+    bounds, features = first_token_bounds(), sample.features.at(here)
+    start = bounds.prior if above is None else np.log(above)
+    start = np.clip(start, bounds.low + 1e-6, bounds.high - 1e-6)
+    alone, prefill, token = times.alone[here], times.prefill[here], times.token[here]
+    measured = sample.ttft[here]
 
-    def residual(constants: Array) -> Array:
-        found = first_token_s(constants[:, None], *times, features.clients, features.output)
-        return np.asarray(np.log(found / ttft_s))
+    def residual(x: Array) -> Array:
+        constants = first_token_constants(np.exp(x), features.precision)
+        found = first_token_s(constants, alone, prefill, token, features.clients,
+                              features.prompt, features.output)
+        return np.concatenate([np.log(found / measured), TTFT_SCALE * pull * (x - start)])
 
-    return solve(residual, bounds, len(ttft_s), TTFT_SCALE)
-
-
-def solve(residual: Callable[[Array], Array], bounds: Bounds, points: int, scale: float) -> Array:
-    """Constants that minimise a soft-L1 loss of log residuals with a pull to the prior."""
-    pull = PULL * np.sqrt(points)
-
-    def total(x: Array) -> Array:
-        return np.concatenate([residual(np.exp(x)), pull * (x - bounds.prior)])
-
-    found = least_squares(total, bounds.prior, bounds=(bounds.low, bounds.high), loss="soft_l1",
-                          f_scale=scale, max_nfev=200)
+    found = least_squares(residual, start, bounds=(bounds.low, bounds.high), loss="soft_l1",
+                          f_scale=TTFT_SCALE, max_nfev=100)
     return np.asarray(np.exp(found.x))
-
-
-def _step_times(logs: Array, features: Features) -> tuple[Array, Array, Array]:
-    """Decode step, prefill and time per token [s] of every point."""
-    decode = step_seconds(logs, features.decode, features.precision)[0]
-    prefill = step_seconds(logs, features.prefill, features.precision)[0]
-    return decode, prefill, token_s(decode, prefill, features.running, features.output)
 
 
 def configurations(points: Sequence[MeasuredPoint]) -> NDArray[np.intp]:
@@ -210,7 +212,7 @@ def folds(points: Sequence[MeasuredPoint]) -> NDArray[np.intp]:
     return np.asarray(np.random.default_rng(0).permutation(groups.max() + 1)[groups] % FOLDS)
 
 
-def left_out(sample: Sample, levels: Sequence[float]) -> tuple[Array, Array]:
+def left_out(sample: Sample, catalog: Catalog, levels: Sequence[float]) -> tuple[Array, Array]:
     """Signed TPOT and TTFT errors of every point when its configuration is left out."""
     fold = folds(sample.points)
     errors = np.full((2, len(fold)), np.nan)
@@ -218,8 +220,8 @@ def left_out(sample: Sample, levels: Sequence[float]) -> tuple[Array, Array]:
         inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         if not outside.size or inside.size < FOLDS:
             continue
-        found = refit(sample.at(inside), levels)
-        rest = sample.at(outside)
+        found = fit(sample.at(inside), levels)
+        rest = sample.at(outside).running(catalog, found)
         errors[0, outside] = found.tpot(rest) / rest.tpot - 1.0
         errors[1, outside] = found.ttft(rest) / rest.ttft - 1.0
     return errors[0], errors[1]

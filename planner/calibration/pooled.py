@@ -17,13 +17,17 @@ from scipy.linalg import solve
 
 from planner.calibration.constants import STEP_NAMES, Bounds, spreads, step_seconds
 from planner.calibration.features import Features
+from planner.closed_loop import CONSTANTS, first_token_s, token_s
+from planner.setups.continuous import RESIDUAL
 
 Array = NDArray[np.float64]
-SCALE = 0.1
-"""Relative error of TPOT at which the loss turns from square to linear."""
+SCALE, TTFT_SCALE = 0.1, 0.15
+"""Relative errors of TPOT and TTFT at which the loss turns from square to linear."""
 LEVELS = (2.0, 1.0, 1.0, 1.0)
 """Spread of the effects of all, engine, family and both, in units of the usual one."""
 _ROUNDS, _TRIES, _DONE = 60, 8, 1e-5
+_STEP = 1e-4
+"""Relative difference for a slope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +49,79 @@ def levels_of(engine: str, family: str) -> tuple[Hashable, ...]:
     return ("all", engine, family, (engine, family))
 
 
-def token_and_slope(logs: Array, features: Features) -> tuple[Array, Array]:
-    """TPOT [s] of every point, ``D + n S / o``, and its logarithm's derivatives."""
-    decode, by_decode = step_seconds(logs, features.decode, features.precision)
-    prefill, by_prefill = step_seconds(logs, features.prefill, features.precision)
-    share = features.running / features.output
-    token = decode + share * prefill
-    return token, (by_decode + share[:, None] * by_prefill) / token[:, None]
+@dataclass(frozen=True, slots=True)
+class FirstTokens:
+    """Measured first tokens, which say how long a prefill takes, for a fit of step constants.
+
+    Attributes
+    ----------
+    ttft_s : ndarray, shape (n,)
+        ``nan`` where unknown.
+    constants : ndarray, shape (7, n)
+        First-token constants of every point.
+    """
+
+    ttft_s: Array
+    constants: Array
+
+    @property
+    def known(self) -> NDArray[np.intp]:
+        """Points with a TTFT."""
+        return np.flatnonzero(np.isfinite(self.ttft_s) & (self.ttft_s > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Decode step, prefill, lone decode step and time per token [s] of every point.
+
+    The slopes are derivatives by the logarithm of each constant, shape (n, k).
+    """
+
+    decode: Array
+    prefill: Array
+    alone: Array
+    token: Array
+    decode_slope: Array
+    prefill_slope: Array
+    alone_slope: Array
+
+    @classmethod
+    def of(cls, logs: Array, features: Features) -> StepTimes:
+        """Times under logarithms of constants of every point, shape (n, k)."""
+        (decode, by_decode), (prefill, by_prefill), (alone, by_alone) = (
+            step_seconds(logs, f, features.precision)
+            for f in (features.decode, features.prefill, features.alone))
+        token = token_s(decode, prefill, features.running, features.output)
+        return cls(decode, prefill, alone, token, by_decode, by_prefill, by_alone)
+
+    def token_slope(self, features: Features) -> Array:
+        """Derivatives of the logarithm of the time per token."""
+        share = features.running / features.output
+        return np.asarray((self.decode_slope + share[:, None] * self.prefill_slope)
+                          / self.token[:, None])
+
+    def ttft(self, constants: Array, features: Features, longer: float = 1.0) -> Array:
+        """TTFT [s] of every point; ``longer`` times the prefill."""
+        prefill = self.prefill * longer
+        token = token_s(self.decode, prefill, features.running, features.output)
+        return first_token_s(constants, self.alone, prefill, token, features.clients,
+                             features.prompt, features.output)
+
+    def ttft_slope(self, constants: Array, features: Features) -> Array:
+        """Derivatives of the logarithm of TTFT; the load's part through decoding is left out."""
+        ttft = self.ttft(constants, features)
+        by_prefill = (self.ttft(constants, features, 1.0 + _STEP) - ttft) / (_STEP * self.prefill)
+        by_alone = constants[CONSTANTS.index("first_steps")] + RESIDUAL
+        return np.asarray((by_prefill[:, None] * self.prefill_slope
+                           + by_alone[:, None] * self.alone_slope) / ttft[:, None])
 
 
 def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
-                keys: Sequence[Sequence[Hashable]], levels: Sequence[float] = LEVELS) -> Effects:
+                keys: Sequence[Sequence[Hashable]], levels: Sequence[float] = LEVELS,
+                first: FirstTokens | None = None) -> Effects:
     """Effects that minimise a soft-L1 loss of log TPOT plus their squares over their spreads.
 
+    With ``first`` the loss of log TTFT joins in, its constants held: a prefill shows in both.
     Damped Gauss-Newton with weights of the loss (iteratively reweighted least squares).
 
     Parameters
@@ -73,6 +137,7 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
         The groups of each point, one per level.
     levels : sequence of float
         Spread of each level in units of :func:`planner.calibration.constants.spreads`.
+    first : FirstTokens, optional
     """
     size = len(STEP_NAMES)
     names = [list(dict.fromkeys(column)) for column in zip(*keys, strict=True)]
@@ -82,15 +147,23 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
     pull = np.concatenate([np.tile(1.0 / (spreads() * level), len(n))
                            for level, n in zip(levels, names, strict=True)])
     at = places[:, :, None] + np.arange(size)
-    logs_measured = np.log(tpot_s)
+    known = np.empty(0, dtype=np.intp) if first is None else first.known
+    rows_at = np.concatenate([at, at[known]])
 
     def judged(effects: Array) -> tuple[float, Array, Array]:
         wanted = prior + effects[at].sum(axis=1)
         inside = np.clip(wanted, bounds.low, bounds.high)
-        token, slope = token_and_slope(inside, features)
-        error = (np.log(token) - logs_measured) / SCALE
+        times = StepTimes.of(inside, features)
+        error = np.log(times.token / tpot_s) / SCALE
+        slope = np.where(wanted == inside, times.token_slope(features), 0.0) / SCALE
+        if first is not None:
+            ttft = times.ttft(first.constants, features)[known]
+            late = np.log(ttft / first.ttft_s[known]) / TTFT_SCALE
+            by = np.where(wanted == inside, times.ttft_slope(first.constants, features), 0.0)
+            error = np.concatenate([error, late])
+            slope = np.concatenate([slope, by[known] / TTFT_SCALE])
         cost = 2.0 * np.sum(np.sqrt(1.0 + error ** 2) - 1.0) + np.sum((effects * pull) ** 2)
-        return float(cost), error, np.where(wanted == inside, slope, 0.0) / SCALE
+        return float(cost), error, slope
 
     effects, damping = np.zeros(starts[-1]), 1e-3
     cost, error, slope = judged(effects)
@@ -98,7 +171,7 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
         full = np.zeros((len(error), len(effects)))
         rows = np.arange(len(error))[:, None]
         for level in range(len(names)):
-            full[rows, at[:, level]] = slope
+            full[rows, rows_at[:, level]] = slope
         weighted = full / np.sqrt(1.0 + error ** 2)[:, None]
         normal = weighted.T @ full + np.diag(pull ** 2)
         descent = weighted.T @ error + pull ** 2 * effects

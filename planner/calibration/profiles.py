@@ -18,10 +18,11 @@ from planner.calibration.constants import (
     step_bounds,
 )
 from planner.calibration.features import PRECISIONS, precision_key
-from planner.calibration.fit import Errors, Fit, Sample, fit, left_out, median, refit
+from planner.calibration.fit import Errors, Fit, Sample, fit, left_out, median
 from planner.calibration.points import MeasuredPoint
 from planner.calibration.pooled import LEVELS, levels_of
 from planner.catalog.book import Catalog
+from planner.closed_loop import CONSTANTS
 from planner.engine import EngineProfile
 from planner.hardware import Gpu
 from planner.profile_scope import kinds_of
@@ -109,9 +110,9 @@ def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog, with_errors: bool
     ``with_errors`` also fits without parts of the points, to state errors (ten times the work).
     """
     sample = sample_of(points, catalog)
-    found, at_fit = fit(sample, catalog, LEVELS)
-    errors = left_out(at_fit, LEVELS) if with_errors else None
-    train = found.tpot(at_fit) / sample.tpot - 1.0
+    found = fit(sample, LEVELS)
+    errors = left_out(sample, catalog, LEVELS) if with_errors else None
+    train = found.tpot(sample.running(catalog, found)) / sample.tpot - 1.0
     fits = []
     for key in dict.fromkeys(k[-1] for k in sample.keys):
         here = np.array([i for i, k in enumerate(sample.keys) if k[-1] == key])
@@ -124,11 +125,11 @@ def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog, with_errors: bool
                               tuple(sample.points[i] for i in here), np.exp(logs),
                               found.first_token(sample.keys[here[0]]),
                               np.abs(logs - bounds.prior) > 0.02, stated))
-    unseen = left_out_family(at_fit) if with_errors else {}
+    unseen = left_out_family(sample, catalog) if with_errors else {}
     return PooledFit(sample, found, fits, unseen)
 
 
-def left_out_family(sample: Sample) -> dict[str, float]:
+def left_out_family(sample: Sample, catalog: Catalog) -> dict[str, float]:
     """Median TPOT error of each engine when whole families are predicted without their points."""
     families = np.array([str(k[2]) for k in sample.keys])
     engines = np.array([str(k[1]) for k in sample.keys])
@@ -136,8 +137,8 @@ def left_out_family(sample: Sample) -> dict[str, float]:
     for family in sorted(set(families)):
         inside, outside = np.flatnonzero(families != family), np.flatnonzero(families == family)
         if inside.size:
-            found = refit(sample.at(inside), LEVELS)
-            rest = sample.at(outside)
+            found = fit(sample.at(inside), LEVELS)
+            rest = sample.at(outside).running(catalog, found)
             errors[outside] = found.tpot(rest) / rest.tpot - 1.0
     return {engine: median(errors[engines == engine]) for engine in sorted(set(engines))}
 
@@ -160,7 +161,7 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
             gpu=result.family, precision=precision, expert_imbalance=1.0,
             obtained="fitted" if known else "assumed",
             **step_fields(result.step, _constants_of(key, result.gpu)),
-            **first_token_fields(result.first_token),
+            **first_token_fields(result.first_token, _constants_of(key, result.gpu)),
             tpot_error=round(max(result.errors.tpot_left_out, 0.0 if known else UNSEEN_ERROR), 4),
             ttft_error=round(result.errors.ttft_left_out, 4),
             train_error=round(result.errors.tpot_train, 4), points=len(result.points),
@@ -195,9 +196,11 @@ def step_fields(constants: Array, precision: str) -> dict[str, Any]:
     return {name: rounded(value) for name, value in fields.items()}
 
 
-def first_token_fields(constants: Array) -> dict[str, Any]:
-    """First-token constants as profile fields."""
-    return {n: rounded(float(v)) for n, v in zip(FIRST_TOKEN_NAMES, constants, strict=True)}
+def first_token_fields(constants: Array, precision: str) -> dict[str, Any]:
+    """First-token constants as profile fields for one precision."""
+    named = dict(zip(FIRST_TOKEN_NAMES, (float(x) for x in constants), strict=True))
+    return {name: rounded(named.get(f"{name}_{precision}", named.get(name, 0.0)))
+            for name in CONSTANTS}
 
 
 def rounded(value: float) -> float:
@@ -241,7 +244,8 @@ def _transferred_row(profile: EngineProfile, pooled: PooledFit, sources: Sequenc
     fitted = family != profile.gpu
     least = FAMILY_ERROR if fitted else UNFITTED_ERROR
     return replace(profile, **step_fields(constants, key),
-                   **first_token_fields(pooled.found.first_token(keys)), expert_imbalance=1.0,
+                   **first_token_fields(pooled.found.first_token(keys), key),
+                   expert_imbalance=1.0,
                    obtained="assumed", tpot_error=round(max(error, least), 4), as_of=as_of,
                    points=sum(len(f.points) for f in sources) if fitted and near else 0,
                    source=(f"transfer: as fitted on {names}" if fitted else

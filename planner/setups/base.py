@@ -67,9 +67,11 @@ class Table:
         [s] of the engine step itself.
     prefill_s : ndarray, shape (k,)
         [s] of GPU time to prefill a prompt alone, per point of the prompt lengths.
+    lag_s : ndarray, shape (k,)
+        [s] from request to first token in which the prefill does not run.
     first_token_s : ndarray, shape (k,)
         [s] from request to first token on an idle replica: the engine's scale on the prefill
-        and what it spends per request outside the GPU.
+        and the lag.
     occupancy : float
         Share of a prefill that keeps the replica from the next one (pipeline, data parallel).
     caps : ndarray of int
@@ -84,6 +86,7 @@ class Table:
     decode_s: Array
     step_s: Array
     prefill_s: Array
+    lag_s: Array
     first_token_s: Array
     occupancy: float
     caps: NDArray[np.int64]
@@ -151,11 +154,14 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     cached = workload.prompt.tokens - tokens
     prefill = np.asarray(model.seconds(StepBatch(
         prefill_tokens=tokens, prefill_sequences=1.0, cached=cached)))
-    first = prefill * profile.ttft_scale + profile.request_s
+    alone = step[min(deployment.layout.data, len(step)) - 1]
+    lag = profile.lag_s(float(alone), workload.prompt.tokens)
+    first = prefill * profile.ttft_scale + lag
     share = 1.0 / deployment.layout.data
     if deployment.layout.pipeline > 1:
         share *= -(-deployment.llm.layers // deployment.layout.pipeline) / deployment.llm.layers
-    return Table(deployment, workload, model, memory, n, decode, step, prefill, first, share,
+    return Table(deployment, workload, model, memory, n, decode, step, prefill, lag, first,
+                 share,
                  np.array(cap_sequence(cap), dtype=np.int64), per_decode, fit)
 
 

@@ -126,7 +126,7 @@ class Chunked(Continuous):
         profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
         residual = CHUNK_RESIDUAL * decode / (1.0 - load)
-        return wait, latency * profile.ttft_scale + residual + profile.request_s
+        return wait, latency * profile.ttft_scale + residual + table.lag_s
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""

@@ -128,7 +128,7 @@ class PrefillPool:
             table.model.seconds(StepBatch(prefill_tokens=tokens * batch,
                                           prefill_sequences=float(batch), cached=cached)))
         profile = table.deployment.profile
-        self.latency_s = self.pass_s * profile.ttft_scale + profile.request_s
+        self.latency_s = self.pass_s * profile.ttft_scale + table.lag_s
         self.service_s = self.pass_s / batch * table.occupancy
         self._send_s = float(wire_s(table) @ table.prompt_weights)
 

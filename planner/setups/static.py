@@ -116,7 +116,8 @@ class Static:
         busy = min(1.0, rate_per_s * float(cycle[batch - 1]))
         profile = self.table.deployment.profile
         many = crowd(CROWD)
-        prefill = float(self.prefill_s[many - 1]) * profile.ttft_scale + profile.request_s
+        lag = float(self.table.lag_s @ self.table.prompt_weights)
+        prefill = float(self.prefill_s[many - 1]) * profile.ttft_scale + lag
         rest_s, share, mean_rest = self._rest(many)
         ends = np.interp([max(0.0, (p / 100.0 - (1.0 - busy)) / busy) if busy > 0 else 0.0
                           for p in levels], share, rest_s)

@@ -84,8 +84,9 @@ class SimulatedPool:
     memory : KvMemory
     occupancy : float
         Share of a prefill pass that keeps the rank from the next one (one stage of a pipeline).
-    first_token_scale, request_s : float
-        Delay of an answer: ``(scale - 1)`` times its own prefill, and [s] on the host.
+    first_token_scale, request_s, first_steps, prompt_token_s : float
+        Delay of an answer: ``(scale - 1)`` times its own prefill, [s] on the host, steps of one
+        sequence, and [s] per prompt token.
     acceptance : float
         Chance that a drafted token is accepted.
     draft : Steps or None
@@ -108,6 +109,8 @@ class SimulatedPool:
     occupancy: float = 1.0
     first_token_scale: float = 1.0
     request_s: float = 0.0
+    first_steps: float = 0.0
+    prompt_token_s: float = 0.0
     acceptance: float = 0.0
     draft_tokens: int = 0
     draft: Steps | None = None
@@ -229,7 +232,8 @@ def pool_of(deployment: Deployment, role: str, scheduler: str, replicas: int, *,
         role, scheduler, steps_of(model, verified, scale), replicas, layout.gpus,
         max(1, math.ceil(most - 1e-9)), token_budget or profile.default_max_batched_tokens,
         prompts_per_pass or (1 if scheduler == "prefill" else 1_000_000), kv, layout.data,
-        occupancy, profile.ttft_scale, profile.request_s,
+        occupancy, profile.ttft_scale, profile.request_s, profile.first_steps,
+        profile.prompt_token_s,
         speculative.acceptance if speculative and verified > 1.0 else 0.0,
         speculative.draft_tokens if speculative and verified > 1.0 else 0, drafts, d.gpu.slug)
 

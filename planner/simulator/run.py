@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from planner.engine import lag_s
 from planner.errors import InvalidValue
 from planner.simulator import columns as k
-from planner.simulator.arrays import DONE, Config, State, packed_steps
+from planner.simulator.arrays import DONE, Config, PackedSteps, State, packed_steps
 from planner.simulator.fleet import SimulatedFleet, SimulatedPool
 from planner.simulator.options import SimulationOptions
 from planner.simulator.result import PoolSums, SimulationResult
 from planner.simulator.setting_up import config_of, state_of, two
+from planner.simulator.stepping import step_seconds
 from planner.simulator.steps import Steps, affine_steps
 from planner.simulator.table import RequestTable
 
@@ -70,7 +72,8 @@ def simulate(fleet: SimulatedFleet, requests: RequestTable,
         if progress is not None and not progress(upto / count):
             cancelled = upto < count
             break
-    return _result(fleet, requests, options, cf, st, time.perf_counter() - start, cancelled)
+    return _result(fleet, requests, cf, st, _alone_s(steps[0], requests),
+                   time.perf_counter() - start, cancelled)
 
 
 NO_DRAFT: Steps = affine_steps(0.0)
@@ -99,10 +102,17 @@ def _answer_steps(pool: SimulatedPool, st: State, draw_steps: Callable[..., Any]
         st.request_f[:, k.R_YIELDS] = np.where(drawn > 0, rest / np.maximum(drawn, 1), 1.0)
 
 
-def _result(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOptions, cf: Config,
-            st: State, wall_s: float, cancelled: bool) -> SimulationResult:
+def _alone_s(steps: PackedSteps, requests: RequestTable) -> float:
+    """A decode step [s] of one sequence with the mean context of a running one."""
+    output = np.asarray(requests.output_tokens, dtype=float)
+    context = float(requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean()))
+    return float(step_seconds(steps, 1.0, context, 0.0, 0.0, 0, 0.0))
+
+
+def _result(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State, alone_s: float,
+            wall_s: float, cancelled: bool) -> SimulationResult:
     whole, real, arrival = st.request_i, st.request_f, requests.arrival_s
-    done, lag, nan = whole[:, k.R_STATUS] == DONE, _lag_s(fleet, st), np.nan
+    done, lag, nan = whole[:, k.R_STATUS] == DONE, _lag_s(fleet, requests, st, alone_s), np.nan
     first = np.where(done, real[:, k.R_FIRST_S] + lag - arrival, nan)
     e2e = np.where(done, real[:, k.R_FINISH_S] + lag - arrival, nan)
     rest = requests.output_tokens - 1
@@ -124,10 +134,13 @@ def _result(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOp
         _timeline(fleet, requests, cf, st, end), cancelled)
 
 
-def _lag_s(fleet: SimulatedFleet, st: State) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _lag_s(fleet: SimulatedFleet, requests: RequestTable, st: State, alone_s: float
+           ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """What the host and the engine's output path add to an answer."""
     pool = fleet.pools[0]
-    return np.asarray(st.request_f[:, k.R_LAG_S] + pool.request_s
+    prompts = requests.prompt_tokens.astype(np.float64)
+    host = lag_s(pool.request_s, pool.first_steps, pool.prompt_token_s, alone_s, prompts)
+    return np.asarray(st.request_f[:, k.R_LAG_S] + host
                       + (pool.first_token_scale - 1.0) * st.request_f[:, k.R_OWN_PREFILL_S])
 
 

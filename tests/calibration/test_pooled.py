@@ -78,7 +78,7 @@ def test_a_fit_has_the_step_times_of_the_profile_that_it_makes() -> None:
     pooled = fit_all(POINTS, BASE, with_errors=False)
     catalog = replace(BASE, engines=profiles_of(pooled, BASE, "", ""))
     found, sample = pooled.found, pooled.sample
-    sample = sample.running(BASE, sample.constants(found.effects))
+    sample = sample.running(BASE, found)
     predicted = found.tpot(sample)
     from planner.calibration.golden import point_of
     from planner.prediction import predict
@@ -92,7 +92,7 @@ def test_an_engine_without_points_of_a_family_takes_what_others_showed() -> None
     """A dense model on an engine that saw only mixtures of experts keeps physical constants."""
     moe = [p for p in POINTS if BASE.llm(p.model or "").is_moe]
     sample = sample_of(moe, BASE)
-    found, _ = fit(sample, BASE, LEVELS)
+    found = fit(sample, LEVELS)
     gpu = BASE.gpu("h100-sxm-80gb")
     from planner.calibration.constants import step_bounds
     bounds = step_bounds(priors(BASE, "tensorrt-llm", gpu))

@@ -33,7 +33,8 @@ def deployment(model: str = "llama-3.1-8b", gpu: str = "h100-sxm-80gb", weights:
     weights = weights or llm.native_precision
     profile = catalog.engine(engine, chip, weights)
     if plain:
-        profile = replace(profile, ttft_scale=1.0, request_s=0.0)
+        profile = replace(profile, ttft_scale=1.0, request_s=0.0, first_steps=0.0,
+                          prompt_token_s=0.0)
     return Deployment(llm, chip, weights, llm.native_kv, Layout(**layout), profile,
                       fidelity=fidelity)
 

@@ -19,6 +19,8 @@ from planner.simulator import (
     pool_of,
     simulate,
 )
+from planner.simulator.arrays import packed_steps
+from planner.simulator.stepping import step_seconds
 
 TIGHT, WINDOWED = 1.2e5, (1.1e5, (1e18, 300.0), (50.0, 60.0), 777.5)
 FLEETS = {
@@ -44,8 +46,12 @@ def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
     seen = simulate(fleet, requests, options)
     jobs = plain.play()
     front = fleet.pools[0]
+    output = requests.output_tokens.astype(float)
+    context = requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean())
+    alone = step_seconds(packed_steps(front.steps), 1.0, float(context), 0.0, 0.0, 0, 0.0)
     lag = np.array([j.lag_s + front.request_s + (front.first_token_scale - 1.0) * j.prefill_s
                     for j in jobs])
+    lag += front.first_steps * alone + front.prompt_token_s * requests.prompt_tokens
     arrival = requests.arrival_s
     expected = {
         "ttft_s": np.array([j.tokens_s[0] for j in jobs]) + lag - arrival,

@@ -53,6 +53,8 @@ ENGINE_FIELDS = (
     ("sequence_us", "Overhead of a sequence and step", "µs", lambda e: e.sequence_s * 1e6),
     ("step_ms", "Overhead of a step", "ms", lambda e: s_to_ms(e.step_s)),
     ("request_ms", "Overhead of a request", "ms", lambda e: s_to_ms(e.request_s)),
+    ("first_steps", "Steps until the client has a token", "steps", lambda e: e.first_steps),
+    ("prompt_token_us", "Overhead of a prompt token", "µs", lambda e: e.prompt_token_s * 1e6),
     ("ttft_scale", "First token over prefill", "factor", lambda e: e.ttft_scale),
     ("disaggregated_scale", "Token time of a decode pool", "factor",
      lambda e: e.disaggregated_scale),

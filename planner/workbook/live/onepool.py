@@ -154,6 +154,7 @@ class Tables:
     budget: int | None = None
     new: Column = field(init=False)
     prefill: Column = field(init=False)
+    lag: Column = field(init=False)
     first: Column = field(init=False)
     cap: Column = field(init=False)
     cap_step: Column = field(init=False)
@@ -181,9 +182,24 @@ class Tables:
         filled = self._beside("Filled rows", s.filled(rows), "one")
         self.prefill = self._beside("Prefill [s]", self._prefill(
             rows, self.new.each, cached, filled, batch), "six")
-        scale = s.hardware.engine["ttft_scale"]
-        self.first = self._beside("First token, idle [s]", self.prefill.each * scale
-                                  + s.hardware.engine["request_ms"] * 0.001, "six")
+        engine = s.hardware.engine
+        alone = self._alone()
+        self.lag = self._beside(
+            "Beside the prefill [s]", engine["request_ms"] * 0.001 + engine["first_steps"] * alone
+            + engine["prompt_token_us"] * 1e-6 * self.prompt.tokens.each, "six")
+        self.first = self._beside("First token, idle [s]", self.prefill.each
+                                  * engine["ttft_scale"] + self.lag.each, "six")
+
+    def _alone(self) -> X:
+        """A decode step with one sequence a rank."""
+        b, s, one = self.board, self.step, x(1.0)
+        seconds = s.weights_time(s.filled(one), s.filled(one))
+        for experts in s.experts:
+            hit, rows = s.expert_seconds(experts, one)
+            hit = b.line("Share of experts that one sequence touches", hit, "share", "", "six")
+            seconds = seconds + s.expert_time(experts, one, hit, rows)
+        return b.line("Decode step of one sequence", seconds + s.per_decode() + s.fixed, "s", "",
+                      "six")
 
     def _beside(self, label: str, e: X, style: str) -> Column:
         b, row = self.board, self.prompt.tokens.first - 1

@@ -422,11 +422,11 @@ class Chain:
                                    square(unit) * t.moments["new2"],
                                    unit ** 3 * t.moments["new3"], one.cv2, float(layout.pipeline))
         load = least(c["demand"] * per, 0.95)
-        one.offset = put("Rest of the step and request overhead [s]", CHUNK_RESIDUAL * step
-                         / (1.0 - load) + engine["request_ms"] * 0.001)
+        one.offset = put("Rest of the step [s]", CHUNK_RESIDUAL * step / (1.0 - load))
         steps = whole(t.new.each / space)
         rest = t.new.each - steps * space
-        latency = engine["ttft_scale"] * (steps * full + (rest > 0.0) * (step + per * rest))
+        latency = engine["ttft_scale"] * (steps * full + (rest > 0.0) * (step + per * rest)
+                                          ) + t.lag.each
         made = t.board.down(t.prompt.tokens.first - 1, one.column, latency,
                             len(t.new.value), "general")
         one.latency = made.all
