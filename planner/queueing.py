@@ -8,7 +8,8 @@ Kleinrock, *Queueing Systems* vol. 1 (E[W^2] of M/G/1); Sakasegawa 1977 (many se
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ BEHIND_CV2 = 4.0
 a log-normal length whose reciprocal has a second moment of about twice the mean's square."""
 COARSE = 8
 """Of the times at which a distribution is evaluated, every eighth finds where to look closer."""
+FEW = 200
+"""Values of a distribution that are sooner worked out than sorted by whether they are 0 or 1."""
 NOTICEABLE = 1e-6
 """Probability of a wait below which it changes nothing."""
 UNSTABLE = 1e12
@@ -61,14 +64,29 @@ class Wait:
         second = np.where(stable, self.second_s2, 2.0) / np.where(stable, self.busy, 1.0)
         variance = np.maximum(second - mean**2, 1e-6 * mean**2)
         shape, scale = (mean**2 / variance)[..., None], (variance / mean)[..., None]
-        tail = gammainc(shape, np.maximum(t, 0.0) / scale)
+        tail = _gamma_cdf(shape, np.maximum(t, 0.0) / scale)
         share = np.where(stable[..., None], 1.0 - busy + busy * tail, 1.0)
         share = np.where(np.isfinite(self.mean_s)[..., None], share, 0.0)
         return np.where(t >= 0, share, 0.0)
 
+    def surely_within(self, limit_s: float, latency_s: Array, weights: Array) -> Array:
+        """A share that P(W + S <= limit) is never below: P(W > t) <= E[W] / t (Markov).
+
+        It takes a fraction of the time of :func:`share_within`, and where waits are short next to
+        the limit it says enough.
+        """
+        left = limit_s - latency_s
+        late = self.mean_s[..., None] / np.where(left > 0.0, left, 1e-300)
+        return np.asarray((1.0 - np.minimum(late, 1.0)) @ weights)
+
     def at(self, places: NDArray[np.int64]) -> Wait:
         """The waits of some cases."""
         return Wait(self.busy[places], self.mean_s[places], self.second_s2[places])
+
+    def repeated(self, times: int) -> Wait:
+        """One case as so many alike."""
+        return Wait(np.full(times, self.busy), np.full(times, self.mean_s),
+                    np.full(times, self.second_s2))
 
     def __add__(self, other: Wait) -> Wait:
         """The sum of two independent waits, matched by two moments."""
@@ -79,12 +97,59 @@ class Wait:
         return Wait(1.0 - (1.0 - self.busy) * (1.0 - other.busy), mean, second)
 
 
+def _gamma_cdf(shape: Array, x: Array) -> Array:
+    """P(X <= x) of gammas of unit scale; what is 0 or 1 to the last bit is not worked out.
+
+    Beyond x = 40 + 4 a the tail, below exp(a - x) (x / a)^a for a > 1 and exp(-x) for a <= 1
+    (Chernoff), is less than 1e-17.
+    """
+    if x.size < FEW:
+        return np.asarray(gammainc(shape, x))
+    open_ = (x > 0.0) & (x < 40.0 + 4.0 * shape)
+    share = np.asarray(x > 0.0, dtype=float)
+    share[open_] = gammainc(np.broadcast_to(shape, x.shape)[open_], x[open_])
+    return share
+
+
 def no_wait(shape: tuple[int, ...] = ()) -> Wait:
     """Waits of exactly zero."""
     return Wait(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
 
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Raw moments of a service time: E[S] [s], E[S^2] [s^2], E[S^3] [s^3]; arrays, one a case."""
+
+    first: Array
+    second: Array
+    third: Array
+
+    @classmethod
+    def of(cls, service_s: Array, weights: Array) -> Moments:
+        """Of service times [s] of shape (..., k) with weights of shape (k,)."""
+        square_s2 = service_s * service_s
+        return cls(service_s @ weights, square_s2 @ weights, (square_s2 * service_s) @ weights)
+
+    def scaled(self, factor: Array | float) -> Moments:
+        """Of the same service taking ``factor`` times as long."""
+        square = factor * factor
+        return Moments(self.first * factor, self.second * square, self.third * (square * factor))
+
+
 def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: float = 1.0) -> Wait:
+    """Wait of first-come first-served servers with general service, see :func:`mg1_wait_of`.
+
+    Parameters
+    ----------
+    service_s : ndarray, shape (..., k)
+        [s] that a request keeps the server; one row a case.
+    weights : ndarray, shape (k,)
+        Shares of the k service times.
+    """
+    return mg1_wait_of(rate_per_s, Moments.of(service_s, weights), arrival_cv2)
+
+
+def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -> Wait:
     """Wait of first-come first-served servers with general service.
 
     Wq = lambda E[S^2] / (2 (1 - rho)), E[W^2] = 2 Wq^2 + lambda E[S^3] / (3 (1 - rho)). Arrivals
@@ -97,30 +162,34 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
     ----------
     rate_per_s : float
         Arrivals [1/s].
-    service_s : ndarray, shape (..., k)
-        [s] that a request keeps the server; one row a case.
-    weights : ndarray, shape (k,)
-        Shares of the k service times.
+    service : Moments
+        Of the time that a request keeps the server.
     arrival_cv2 : float
         Squared coefficient of variation of the gaps between arrivals.
 
     Returns
     -------
     Wait
-        Of the leading shape; ``mean_s`` is infinite where the load is 1 or more.
+        Of the moments' shape; ``mean_s`` is infinite where the load is 1 or more.
     """
-    first, second, third = (service_s**k @ weights for k in (1, 2, 3))
+    first, second, third = service.first, service.second, service.third
     rho = rate_per_s * first
     stable = rho < 1.0
     idle = np.where(stable, 1.0 - rho, 1.0)
-    service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
-    smooth = (min(arrival_cv2, 1.0) + service_cv2) / (1.0 + service_cv2)
+    smooth: Array | float = 1.0
+    if arrival_cv2 < 1.0:
+        service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
+        smooth = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
     ahead = max(arrival_cv2 - 1.0, 0.0) / 2.0
     of_batch = ahead * first
-    mean = rate_per_s * (second + 2.0 * of_batch * first) / (2.0 * idle) * smooth
-    jobs = third + 6.0 * of_batch * (second + of_batch * first)
+    jobs, job_squares = third, second
+    if ahead:
+        job_squares = second + 2.0 * of_batch * first
+        jobs = third + 6.0 * of_batch * (second + of_batch * first)
+    mean = rate_per_s * job_squares / (2.0 * idle) * smooth
     square = 2.0 * mean**2 + rate_per_s * jobs / (3.0 * idle) * smooth
-    square = square + 2.0 * mean * of_batch + ahead * second + 2.0 * of_batch**2
+    if ahead:
+        square = square + 2.0 * mean * of_batch + ahead * second + 2.0 * of_batch**2
     busy = 1.0 - (1.0 - rho) / (1.0 + ahead)
     return Wait(np.where(stable, busy, 1.0), np.where(stable, mean + of_batch, np.inf),
                 np.where(stable, square, np.inf))
@@ -141,6 +210,17 @@ def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Arra
     if not (second.busy > NOTICEABLE).any():
         return share
     return np.minimum(share, share_within(limit_s, first, latency_s, weights))
+
+
+def holds_within_both(level: float, limit_s: float, first: Wait, second: Wait, latency_s: Array,
+                      weights: Array) -> NDArray[np.bool_]:
+    """Whether P(W1 + W2 + S <= limit) reaches a level: by :meth:`Wait.surely_within` where that
+    decides it, else by :func:`share_within_both`."""
+    both = first + second
+    sure = both.surely_within(limit_s, latency_s, weights) >= level
+    if sure.all():
+        return np.asarray(sure)
+    return np.asarray(share_within_both(limit_s, first, second, latency_s, weights) >= level)
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
@@ -238,6 +318,7 @@ class Chain:
     empty: float
     utilization: Array
     ratio: Array
+    known: dict[object, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
@@ -272,8 +353,17 @@ class Chain:
         return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top),
                    math.exp(-top), utilization, ratio)
 
+    def _once(self, key: object, work: Callable[[], Array]) -> Array:
+        """A column that several questions need."""
+        if key not in self.known:
+            self.known[key] = work()
+        return self.known[key]
+
     def tail(self) -> Array:
         """Weight of those that wait, relative to the last state's: r / (1 - r) for every cap."""
+        return self._once("tail", self._tail)
+
+    def _tail(self) -> Array:
         stable = self.ratio < 1.0
         gap = np.where(stable, 1.0 - self.ratio, 1.0)
         return np.where(stable, self.ratio / gap, UNSTABLE)
@@ -295,7 +385,7 @@ class Chain:
     def token_share_within(self, tpot_limit_s: float) -> Array:
         """For every cap: share of tokens generated while TPOT is within the limit."""
         tokens = self.weight * self.n / self.tpot_s
-        good = self._within(np.array([tpot_limit_s * (1 + 1e-12)]), len(self.n))[0]
+        good = self._within(np.array([tpot_limit_s * (1 + 1e-12)]), slice(None))[0]
         waiting = tokens * self.tail()
         total = np.cumsum(tokens) + waiting
         held = np.cumsum(tokens * good) + waiting * good
@@ -314,21 +404,25 @@ class Chain:
         kept[-1] *= 1.0 + float(self.tail()[cap - 1])
         return np.asarray(kept / max(self.empty + float(kept.sum()), 1e-300))
 
-    def _within(self, limits_s: Array, cap: int) -> Array:
-        """P(request's TPOT <= limit) in each state, shape (limits, cap)."""
-        tpot, sigma = self.seen_s[:cap], self.sigma_s[:cap]
+    def _within(self, limits_s: Array, states: slice | NDArray[np.intp]) -> Array:
+        """P(request's TPOT <= limit) in some states, shape (limits, states)."""
+        tpot, sigma = self.seen_s[states], self.sigma_s[states]
         distance = limits_s[:, None] - tpot
         spread = np.where(sigma > 0, sigma, 1.0)
         return np.asarray(np.where(sigma > 0, ndtr(distance / spread), distance >= 0))
 
     def _tokens(self, cap: int) -> Array:
         """Share of the tokens that each state generates."""
+        return self._once(cap, lambda: self._tokens_of(cap))
+
+    def _tokens_of(self, cap: int) -> Array:
         tokens = self.distribution(cap) * self.n[:cap] / self.tpot_s[:cap]
         return np.asarray(tokens / max(float(tokens.sum()), 1e-300))
 
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
-        index = int(np.searchsorted(np.cumsum(self._tokens(cap)), share - 1e-12))
+        reached = self._once((cap,), lambda: np.cumsum(self._tokens(cap)))
+        index = int(np.searchsorted(reached, share - 1e-12))
         return float(values[min(index, cap - 1)])
 
     def mean_tpot(self, cap: int) -> float:
@@ -346,7 +440,8 @@ class Chain:
         reach = 5.0 * float(self.sigma_s[last])
         grid = np.linspace(max(float(self.seen_s[first]) - reach, 0.0),
                            float(self.seen_s[last]) + reach, 128)
-        reached = np.maximum.accumulate(self._within(grid, cap) @ tokens)
+        some = np.flatnonzero(tokens >= 1e-18 * tokens.max())
+        reached = np.maximum.accumulate(self._within(grid, some) @ tokens[some])
         return [float(x) for x in np.interp(np.asarray(percentiles) / 100.0 - 1e-9, reached, grid)]
 
     def mean_running(self, cap: int) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import Wait
+from planner.queueing import Moments, Wait
 from planner.roofline import StepBatch
 from planner.setups.base import Table
 from planner.setups.continuous import Array, Continuous, behind
@@ -91,6 +91,8 @@ class Chunked(Continuous):
         self.decode = table.step_s[: self.size]
         self.per_step = table.step_s / table.decode_s
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
+        self._rows = np.stack((self.space, self.mixed, self.decode, self.chunk))
+        self._prompt = Moments.of(table.prompt_tokens, table.prompt_weights)
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -110,23 +112,27 @@ class Chunked(Continuous):
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens."""
         table = self.table
-        at = np.arange(1.0, self.size + 1.0)
-        space = np.interp(running, at, self.space)[:, None]
-        mixed = np.interp(running, at, self.mixed)[:, None]
-        decode = np.interp(running, at, self.decode)[:, None]
-        chunk = np.interp(running, at, self.chunk)[:, None]
+        space, mixed, decode, chunk = self._between(running)[:, :, None]
         per_token = (mixed - decode) / chunk
         tokens = table.prompt_tokens[None, :]
         whole = np.floor(tokens / space)
         rest = tokens - whole * space
         full_step = decode + per_token * space
         latency = whole * full_step + np.where(rest > 0, decode + per_token * rest, 0.0)
-        service = tokens / space * full_step
-        wait = table.wait(rate_per_s, service, cv2, float(table.deployment.layout.pipeline))
+        wait = table.wait(rate_per_s, self._prompt.scaled((full_step / space)[:, 0]), cv2,
+                          float(table.deployment.layout.pipeline))
         profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
         residual = CHUNK_RESIDUAL * decode / (1.0 - load)
         return wait, latency * profile.ttft_scale + residual + profile.request_s
+
+    def _between(self, running: Array) -> Array:
+        """Space, mixed step, decode step and chunk at ``running`` sequences, shape (4, M)."""
+        at = np.clip(running - 1.0, 0.0, self.size - 1.0)
+        below = at.astype(np.intp)
+        low = self._rows[:, below]
+        high = self._rows[:, np.minimum(below + 1, self.size - 1)]
+        return np.asarray(low + (at - below) * (high - low))
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""

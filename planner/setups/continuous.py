@@ -18,6 +18,7 @@ from planner.queueing import (
     Chain,
     Wait,
     admission_wait,
+    holds_within_both,
     share_within_both,
     sum_percentiles,
 )
@@ -135,9 +136,9 @@ class Continuous(ABC):
             prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, self.caps[chosen] - 1)
             alone = (latency <= target.limit_s) @ self.table.prompt_weights
             open_ = np.flatnonzero(alone >= _level(target))
-            within = share_within_both(target.limit_s, prefill.at(open_), admission.at(open_),
-                                       latency[open_], self.table.prompt_weights)
-            answer[chosen[open_]] = within >= _level(target)
+            answer[chosen[open_]] = holds_within_both(
+                _level(target), target.limit_s, prefill.at(open_), admission.at(open_),
+                latency[open_], self.table.prompt_weights)
         return answer
 
     def _judge(self, held: dict[str, NDArray[np.bool_]], chain: Chain, rate_per_s: float,

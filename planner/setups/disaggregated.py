@@ -17,11 +17,12 @@ from planner.kv_cache import sequence_cache_bytes
 from planner.queueing import (
     PERCENTILES,
     Chain,
+    Moments,
     Wait,
     admission_wait,
     mg1_wait,
     no_wait,
-    share_within_both,
+    holds_within_both,
     sum_percentiles,
 )
 from planner.roofline import StepBatch
@@ -130,6 +131,7 @@ class PrefillPool:
         profile = table.deployment.profile
         self.latency_s = self.pass_s * profile.ttft_scale + profile.request_s
         self.service_s = self.pass_s / batch * table.occupancy
+        self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
         self._send_s = float(wire_s(table) @ table.prompt_weights)
 
     @property
@@ -168,9 +170,9 @@ class PrefillPool:
         target = self.workload.slo("ttft")
         if target is None:
             return Verdict(True, self.batch)
-        within = share_within_both(target.limit_s, wait, admission or no_wait(),
-                                   self.latency_s + handover_s, self.table.prompt_weights)
-        held = float(within) >= target.percentile / 100.0 - 1e-6
+        level, admission = target.percentile / 100.0 - 1e-6, admission or no_wait()
+        held = bool(holds_within_both(level, target.limit_s, wait, admission,
+                                      self.latency_s + handover_s, self.table.prompt_weights))
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
     def ceiling_rps(self) -> float:
@@ -183,7 +185,7 @@ class PrefillPool:
 
     def wait(self, rate_per_s: float, cv2: float) -> Wait:
         """Wait for the prefill server."""
-        return self.table.wait(rate_per_s, self.pass_s / self.batch, cv2)
+        return self.table.wait(rate_per_s, self.service, cv2)
 
     def load(self, rate_per_s: float) -> float:
         """Utilisation of a replica."""
