@@ -26,8 +26,6 @@ BEHIND_CV2 = 4.0
 a log-normal length whose reciprocal has a second moment of about twice the mean's square."""
 COARSE = 8
 """Of the times at which a distribution is evaluated, every eighth finds where to look closer."""
-FEW = 200
-"""Values of a distribution that are sooner worked out than sorted by whether they are 0 or 1."""
 NOTICEABLE = 1e-6
 """Probability of a wait below which it changes nothing."""
 UNSTABLE = 1e12
@@ -64,7 +62,7 @@ class Wait:
         second = np.where(stable, self.second_s2, 2.0) / np.where(stable, self.busy, 1.0)
         variance = np.maximum(second - mean**2, 1e-6 * mean**2)
         shape, scale = (mean**2 / variance)[..., None], (variance / mean)[..., None]
-        tail = _gamma_cdf(shape, np.maximum(t, 0.0) / scale)
+        tail = gammainc(shape, np.maximum(t, 0.0) / scale)
         share = np.where(stable[..., None], 1.0 - busy + busy * tail, 1.0)
         share = np.where(np.isfinite(self.mean_s)[..., None], share, 0.0)
         return np.where(t >= 0, share, 0.0)
@@ -72,12 +70,9 @@ class Wait:
     def surely_within(self, limit_s: float, latency_s: Array, weights: Array) -> Array:
         """A share that P(W + S <= limit) is never below: P(W > t) <= E[W] / t (Markov).
 
-        It takes a fraction of the time of :func:`share_within`, and where waits are short next to
-        the limit it says enough.
+        See :func:`surely_within`.
         """
-        left = limit_s - latency_s
-        late = self.mean_s[..., None] / np.where(left > 0.0, left, 1e-300)
-        return np.asarray((1.0 - np.minimum(late, 1.0)) @ weights)
+        return surely_within(limit_s, self.mean_s[..., None], latency_s, weights)
 
     def at(self, places: NDArray[np.int64]) -> Wait:
         """The waits of some cases."""
@@ -97,18 +92,14 @@ class Wait:
         return Wait(1.0 - (1.0 - self.busy) * (1.0 - other.busy), mean, second)
 
 
-def _gamma_cdf(shape: Array, x: Array) -> Array:
-    """P(X <= x) of gammas of unit scale; what is 0 or 1 to the last bit is not worked out.
+def surely_within(limit_s: float, wait_s: Array | float, latency_s: Array, weights: Array) -> Array:
+    """A share that P(W + S <= limit) is never below, by the mean wait [s] alone.
 
-    Beyond x = 40 + 4 a the tail, below exp(a - x) (x / a)^a for a > 1 and exp(-x) for a <= 1
-    (Chernoff), is less than 1e-17.
+    It takes a fraction of the time of :func:`share_within`, and where waits are short next to the
+    limit it says enough.
     """
-    if x.size < FEW:
-        return np.asarray(gammainc(shape, x))
-    open_ = (x > 0.0) & (x < 40.0 + 4.0 * shape)
-    share = np.asarray(x > 0.0, dtype=float)
-    share[open_] = gammainc(np.broadcast_to(shape, x.shape)[open_], x[open_])
-    return share
+    left = np.maximum(limit_s - latency_s, 1e-300)
+    return np.asarray((1.0 - np.minimum(wait_s / left, 1.0)) @ weights)
 
 
 def no_wait(shape: tuple[int, ...] = ()) -> Wait:
@@ -217,9 +208,9 @@ def holds_within_both(level: float, limit_s: float, first: Wait, second: Wait, l
     """Whether P(W1 + W2 + S <= limit) reaches a level: by :meth:`Wait.surely_within` where that
     decides it, else by :func:`share_within_both`."""
     both = first + second
-    sure = both.surely_within(limit_s, latency_s, weights) >= level
-    if sure.all():
-        return np.asarray(sure)
+    held = np.asarray(both.surely_within(limit_s, latency_s, weights) >= level)
+    if held.all():
+        return held
     return np.asarray(share_within_both(limit_s, first, second, latency_s, weights) >= level)
 
 
@@ -273,6 +264,25 @@ def peakedness(arrival_cv2: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class AtCap:
+    """A chain under one cap.
+
+    Attributes
+    ----------
+    token_share : float
+        See :meth:`Chain.token_share_within`; 1 without a limit.
+    running : float
+        E[n] over time.
+    admission_s : float
+        [s] mean wait for admission over all requests.
+    """
+
+    token_share: float
+    running: float
+    admission_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """Stationary law of the number of decoding sequences, for every cap at once.
 
@@ -306,6 +316,10 @@ class Chain:
         Load over the throughput of a state, ``load tpot(n) / n``.
     ratio : ndarray, shape (N,)
         Ratio of the geometric tail past a cap of n.
+    spread : bool
+        Whether any ``sigma_s`` is above zero.
+    known : dict
+        Columns that several questions need, worked out once.
     """
 
     n: Array
@@ -318,6 +332,7 @@ class Chain:
     empty: float
     utilization: Array
     ratio: Array
+    spread: bool
     known: dict[object, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -344,14 +359,16 @@ class Chain:
         load = max(rate_per_s * output_tokens, 1e-300)
         peak = peakedness(arrival_cv2)
         utilization = load * tpot_s / n
-        logs = np.cumsum(np.log(utilization)) / peak
+        logs = np.log(utilization).cumsum()
+        if peak != 1.0:
+            logs /= peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
         late = np.asarray(behind_s / WINDOW_TOKENS)
         sigma = np.sqrt(rate_per_s * max(arrival_cv2, 1.0) / WINDOW_TOKENS * tpot_s * stall_s2
                         + BEHIND_CV2 * late**2)
         return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top),
-                   math.exp(-top), utilization, ratio)
+                   math.exp(-top), utilization, ratio, bool(sigma.any()))
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""
@@ -377,26 +394,53 @@ class Chain:
         """
         stable = self.ratio < 1.0
         gap = np.where(stable, 1.0 - self.ratio, 1.0)
-        total = self.empty + np.cumsum(self.weight) + self.weight * self.ratio / gap
+        total = self.empty + self._reached() + self.weight * self.ratio / gap
         probability = self.weight / gap / np.maximum(total, 1e-300)
         mean = self.output_tokens * self.tpot_s / self.n / gap
         return np.where(stable, probability, 1.0), np.where(stable, mean, np.inf)
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
         """For every cap: share of tokens generated while TPOT is within the limit."""
-        tokens = self.weight * self.n / self.tpot_s
-        good = self._within(np.array([tpot_limit_s * (1 + 1e-12)]), slice(None))[0]
+        tokens, good = self._rate(), self._good(tpot_limit_s)
         waiting = tokens * self.tail()
-        total = np.cumsum(tokens) + waiting
-        held = np.cumsum(tokens * good) + waiting * good
+        total = tokens.cumsum() + waiting
+        held = (tokens * good).cumsum() + waiting * good
         return np.asarray(held / np.maximum(total, 1e-300))
+
+    def _rate(self) -> Array:
+        """Tokens that each state generates, on the scale of the weights."""
+        return self._once("rate", lambda: self.weight * self.n / self.tpot_s)
+
+    def _good(self, tpot_limit_s: float) -> Array:
+        """P(request's TPOT <= limit) in each state."""
+        return self._once(("good", tpot_limit_s), lambda: self._within(
+            np.array([tpot_limit_s * (1 + 1e-12)]), slice(None))[0])
+
+    def at_cap(self, cap: int, tpot_limit_s: float) -> AtCap:
+        """The answers of one cap, which must be stable, without those of the others."""
+        last, ratio = cap - 1, float(self.ratio[cap - 1])
+        weight, share = self.weight[:cap], 1.0
+        if tpot_limit_s < math.inf:
+            tokens, good = self._rate()[:cap], self._good(tpot_limit_s)[:cap]
+            waiting = float(tokens[last]) * ratio / (1.0 - ratio)
+            total = float(tokens.sum()) + waiting
+            share = (float(tokens @ good) + waiting * float(good[last])) / max(total, 1e-300)
+        waiting = float(weight[last]) * ratio / (1.0 - ratio)
+        total = max(self.empty + float(weight.sum()) + waiting, 1e-300)
+        running = (float(weight @ self.n[:cap]) + waiting * cap) / total
+        each_s = self.output_tokens * float(self.tpot_s[last]) / cap / (1.0 - ratio)
+        return AtCap(share, running, float(weight[last]) / (1.0 - ratio) / total * each_s)
 
     def mean_running_by_cap(self) -> Array:
         """For every cap: E[n] over time of the running sequences."""
         waiting = self.weight * self.tail()
-        total = self.empty + np.cumsum(self.weight) + waiting
-        return np.asarray((np.cumsum(self.weight * self.n) + waiting * self.n)
+        total = self.empty + self._reached() + waiting
+        return np.asarray(((self.weight * self.n).cumsum() + waiting * self.n)
                           / np.maximum(total, 1e-300))
+
+    def _reached(self) -> Array:
+        """Weight of the states up to each."""
+        return self._once("reached", self.weight.cumsum)
 
     def distribution(self, cap: int) -> Array:
         """pi(1..cap), time-weighted; the waiting tail sits in the last state."""
@@ -408,6 +452,8 @@ class Chain:
         """P(request's TPOT <= limit) in some states, shape (limits, states)."""
         tpot, sigma = self.seen_s[states], self.sigma_s[states]
         distance = limits_s[:, None] - tpot
+        if not self.spread:
+            return np.asarray(distance >= 0)
         spread = np.where(sigma > 0, sigma, 1.0)
         return np.asarray(np.where(sigma > 0, ndtr(distance / spread), distance >= 0))
 
@@ -433,7 +479,7 @@ class Chain:
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...]) -> list[float]:
         """Percentiles [s] of the TPOT of requests: over states, and within them."""
         tokens = self._tokens(cap)
-        if not self.sigma_s[:cap].any():
+        if not self.spread or not self.sigma_s[:cap].any():
             return [self.token_percentile(self.seen_s, cap, p / 100.0) for p in percentiles]
         likely = np.flatnonzero(tokens >= 1e-6 * tokens.max())
         first, last = int(likely[0]), int(likely[-1])

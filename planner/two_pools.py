@@ -75,8 +75,10 @@ class TwoPools:
                                pair.decode.admission(chain, decode.batch_size))
         d = decode.deployment
         return Sized("disaggregated", d.weights, d.kv, (
-            replace(prefill, capacity_rps=capacity_rps(check, asked, prefill.replicas)),
-            replace(decode, capacity_rps=capacity_rps(pair.decode.check, asked, decode.replicas))),
+            replace(prefill, capacity_rps=capacity_rps(
+                check, asked, prefill.replicas, pair.prefill.ceiling_rps())),
+            replace(decode, capacity_rps=capacity_rps(
+                pair.decode.check, asked, decode.replicas, pair.decode.ceiling_rps()))),
             seen)
 
 

@@ -93,6 +93,13 @@ class Chunked(Continuous):
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
         self._rows = np.stack((self.space, self.mixed, self.decode, self.chunk))
         self._prompt = Moments.of(table.prompt_tokens, table.prompt_weights)
+        prompt, kept = self.workload.new_prompt, table.occupancy
+        each = self.decode / self.space + self.extra_per_token
+        self._stall_s2 = self.extra_per_token**2 * prompt.second_moment
+        self._load_s = prompt.mean * self.extra_per_token
+        self._kept_s = kept * prompt.mean * each
+        self._square_s2 = kept**2 * table.deployment.layout.data * prompt.second_moment * each**2
+        self._alone_s = prompt.mean * each + self.decode
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -103,7 +110,7 @@ class Chunked(Continuous):
     def tpot(self, rate_per_s: float) -> Array | None:
         """Mean step over the tokens a sequence gets from it, up to the batch that leaves room."""
         tokens_per_s = rate_per_s * self.workload.new_prompt.mean
-        left = 1.0 - tokens_per_s * self.extra_per_token
+        left = 1.0 - rate_per_s * self._load_s
         step = self.decode / np.where(left > 0, left, 1.0)
         open_rows = (left > 0) & (tokens_per_s * step / self.space < 1.0)
         rows = self.size if open_rows.all() else int(np.argmin(open_rows))
@@ -149,20 +156,15 @@ class Chunked(Continuous):
 
     def stall_s2(self) -> Array:
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
-        return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
+        return self._stall_s2
 
     def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
         """Their chunks lengthen the steps that follow by their extra time.
 
         All rows are open, so neither load reaches 1.
         """
-        prompt, table, extra = self.workload.new_prompt, self.table, self.extra_per_token[:size]
-        each = self.decode[:size] / self.space[:size] + extra
-        kept, ranks = table.occupancy, table.deployment.layout.data
-        return behind(rate_per_s, cv2, rate_per_s * prompt.mean * extra,
-                      kept * prompt.mean * each,
-                      kept**2 * ranks * prompt.second_moment * each**2,
-                      prompt.mean * each + self.decode[:size])
+        return behind(rate_per_s, cv2, rate_per_s * self._load_s[:size], self._kept_s[:size],
+                      self._square_s2[:size], self._alone_s[:size])
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""

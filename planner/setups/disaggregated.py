@@ -20,9 +20,9 @@ from planner.queueing import (
     Moments,
     Wait,
     admission_wait,
-    mg1_wait,
-    no_wait,
     holds_within_both,
+    mg1_wait_of,
+    no_wait,
     sum_percentiles,
 )
 from planner.roofline import StepBatch
@@ -58,8 +58,11 @@ class DecodePool:
         self.workload = table.workload
         self.caps = table.caps
         scale = table.deployment.profile.disaggregated_scale
+        self.targets = tuple((m, self.workload.slo(m)) for m in ("tpot", "itl"))
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
+        self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
+        self._receive_s = float(self._wire.first)
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds TPOT with hardly any wait for admission."""
@@ -71,8 +74,7 @@ class DecodePool:
         index = self.caps - 1
         good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
         failed = "throughput"
-        for metric in ("tpot", "itl"):
-            target = self.workload.slo(metric)
+        for metric, target in self.targets:
             if target:
                 share = chain.token_share_within(target.limit_s)[index]
                 held = share >= target.percentile / 100.0 - 1e-6
@@ -86,7 +88,7 @@ class DecodePool:
 
     def receiving(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that arriving caches fill."""
-        return rate_per_s * float(wire_s(self.table) @ self.workload.prompt.weights)
+        return rate_per_s * self._receive_s
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
         """The running sequences at an arrival rate."""
@@ -102,7 +104,7 @@ class DecodePool:
         """Wait for the network cards, where other caches arrive, and for a place in the batch."""
         probability, given = chain.waiting()
         rate = chain.load / self.workload.output.mean
-        wire = mg1_wait(rate, wire_s(self.table), self.workload.prompt.weights)
+        wire = mg1_wait_of(rate, self._wire)
         return wire + admission_wait(probability[cap - 1], given[cap - 1])
 
 
@@ -132,6 +134,7 @@ class PrefillPool:
         self.latency_s = self.pass_s * profile.ttft_scale + profile.request_s
         self.service_s = self.pass_s / batch * table.occupancy
         self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
+        self.target = self.workload.slo("ttft")
         self._send_s = float(wire_s(table) @ table.prompt_weights)
 
     @property
@@ -167,7 +170,7 @@ class PrefillPool:
             return Verdict(False, 0, "throughput")
         if self.sending(rate_per_s) >= MAX_LINK_LOAD:
             return Verdict(False, 0, "kv_transfer")
-        target = self.workload.slo("ttft")
+        target = self.target
         if target is None:
             return Verdict(True, self.batch)
         level, admission = target.percentile / 100.0 - 1e-6, admission or no_wait()
