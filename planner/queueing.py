@@ -240,6 +240,14 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
     def reached(times: Array) -> Array:
         return np.maximum.accumulate(wait.cdf(times[:, None] - latency_s) @ weights)
 
+    return _inverted(reached, grid, shares)
+
+
+def _inverted(reached: Callable[[Array], Array], grid: Array, shares: Array) -> list[float]:
+    """Where a distribution reaches shares, linear between the points of a grid.
+
+    Only points around the answers, and every eighth, are evaluated.
+    """
     coarse = np.append(np.arange(0, len(grid) - 1, COARSE), len(grid) - 1)
     after = np.searchsorted(reached(grid[coarse]), shares).clip(1, len(coarse) - 1)
     near = np.unique(np.concatenate([np.arange(coarse[i - 1], coarse[i] + 1) for i in after]))
@@ -487,8 +495,11 @@ class Chain:
         grid = np.linspace(max(float(self.seen_s[first]) - reach, 0.0),
                            float(self.seen_s[last]) + reach, 128)
         some = np.flatnonzero(tokens >= 1e-18 * tokens.max())
-        reached = np.maximum.accumulate(self._within(grid, some) @ tokens[some])
-        return [float(x) for x in np.interp(np.asarray(percentiles) / 100.0 - 1e-9, reached, grid)]
+
+        def reached(times: Array) -> Array:
+            return np.maximum.accumulate(self._within(times, some) @ tokens[some])
+
+        return _inverted(reached, grid, np.asarray(percentiles) / 100.0 - 1e-9)
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""
