@@ -240,10 +240,11 @@ class StepModel:
         flops = 2.0 * params * tokens
         fill = tokens if rows is None else rows
         tiled = _tiles(fill, profile.tile_tokens)
-        slow = np.where(fill > 0, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
+        some = tokens > 0
+        slow = np.where(some, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
         mfu = profile.mfu if rows is None else profile.expert_mfu
         compute = flops * slow / (gpu.peak(fmt) * self.compute_scale * mfu)
-        loaded = np.where(tokens > 0, read_bytes, 0.0)
+        loaded = np.where(some, read_bytes, 0.0)
         mbu = profile.mbu if rows is None else profile.expert_mbu
         memory = loaded / (gpu.bandwidth_bytes_per_s * mbu)
         return Term(name, flops, loaded, compute, memory, _NOTHING)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,15 +92,7 @@ class Chunked(Continuous):
         self.decode = table.step_s[: self.size]
         self.per_step = table.step_s / table.decode_s
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
-        self._rows = np.stack((self.space, self.mixed, self.decode, self.chunk))
-        self._prompt = Moments.of(table.prompt_tokens, table.prompt_weights)
-        prompt, kept = self.workload.new_prompt, table.occupancy
-        each = self.decode / self.space + self.extra_per_token
-        self._stall_s2 = self.extra_per_token**2 * prompt.second_moment
-        self._load_s = prompt.mean * self.extra_per_token
-        self._kept_s = kept * prompt.mean * each
-        self._square_s2 = kept**2 * table.deployment.layout.data * prompt.second_moment * each**2
-        self._alone_s = prompt.mean * each + self.decode
+        self._load_s = self.extra_per_token * self.workload.new_prompt.mean
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -115,6 +108,27 @@ class Chunked(Continuous):
         open_rows = (left > 0) & (tokens_per_s * step / self.space < 1.0)
         rows = self.size if open_rows.all() else int(np.argmin(open_rows))
         return step[:rows] / self.per_step[:rows] if rows else None
+
+    @cached_property
+    def _prompt(self) -> Moments:
+        """Of the tokens of a prompt."""
+        return Moments.of(self.table.prompt_tokens, self.table.prompt_weights)
+
+    @cached_property
+    def _rows(self) -> Array:
+        """Space, mixed step, decode step and chunk, shape (4, size)."""
+        return np.stack((self.space, self.mixed, self.decode, self.chunk))
+
+    @cached_property
+    def _behind(self) -> tuple[Array, Array, Array]:
+        """What a prompt keeps the prefill server, mean [s] and mean of squares [s^2], and the
+        time [s] from its first chunk to its first token; each of shape (size,)."""
+        prompt, table = self.workload.new_prompt, self.table
+        kept, ranks = table.occupancy, table.deployment.layout.data
+        each = self.decode / self.space + self.extra_per_token
+        mean_s = prompt.mean * each
+        return (kept * mean_s, kept**2 * ranks * prompt.second_moment * each**2,
+                mean_s + self.decode)
 
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens."""
@@ -158,20 +172,23 @@ class Chunked(Continuous):
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
         return self._stall_s2
 
+    @cached_property
+    def _stall_s2(self) -> Array:
+        return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
+
     def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
         """Their chunks lengthen the steps that follow by their extra time.
 
         All rows are open, so neither load reaches 1.
         """
-        return behind(rate_per_s, cv2, rate_per_s * self._load_s[:size], self._kept_s[:size],
-                      self._square_s2[:size], self._alone_s[:size])
+        return behind(rate_per_s, cv2, rate_per_s * self._load_s[:size],
+                      *(column[:size] for column in self._behind))
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""
         n = self.table.n[: self.size]
         wanted = n * self.per_step[: self.size] / self.workload.output.mean
-        step = self.decode + self.extra_per_token * self.workload.new_prompt.mean * wanted
-        return float((wanted / step).max())
+        return float((wanted / (self.decode + self._load_s * wanted)).max())
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """f = n a p / (o (C - n)) of the steps carry a chunk; lambda = n a / (o mean step).

@@ -190,6 +190,11 @@ class PrefillPool:
         """Wait for the prefill server."""
         return self.table.wait(rate_per_s, self.service, cv2)
 
+    def mean_ttft_s(self, rate_per_s: float, cv2: float, handover_s: Array) -> float:
+        """Mean TTFT [s] with the hand-over to a decode pool; with its mean TPOT it orders pairs."""
+        seen_s = self.latency_s + handover_s
+        return float(self.wait(rate_per_s, cv2).mean_s) + float(seen_s @ self.table.prompt_weights)
+
     def load(self, rate_per_s: float) -> float:
         """Utilisation of a replica."""
         return rate_per_s * float(self.service_s @ self.table.prompt_weights)
@@ -224,15 +229,6 @@ class Pair:
     def handover_s(self, chain: Chain, cap: int) -> Array:
         """Transfer and first decode step [s], per point of the prompt lengths."""
         return self.transfer_s() + self.decode.first_step_s(chain, cap)
-
-    def means(self, rates: tuple[float, float], cv2s: tuple[float, float], cap: int
-              ) -> tuple[float, float]:
-        """Mean TTFT and TPOT [s]: what orders equal fleets."""
-        chain = self.decode.chain(rates[1], cv2s[1])
-        seen = self.prefill.latency_s + self.handover_s(chain, cap)
-        wait = self.prefill.wait(rates[0], cv2s[0])
-        ttft = float(wait.mean_s) + float(seen @ self.prefill.table.prompt_weights)
-        return ttft, chain.mean_tpot(cap)
 
     def latencies(self, rates: tuple[float, float], cv2s: tuple[float, float], cap: int
                   ) -> Latencies | None:
