@@ -940,10 +940,15 @@ def advance(
     d1: PackedSteps,
     s: int,
     until: float,
+    lags: bool,
 ) -> None:
-    """Play a server: every step that begins before ``until``."""
+    """Play a server: every step that begins before ``until``; with ``lags`` at least those that
+    may end a request, so that its load is that of ``until``."""
     q = st.server_i[s, k.S_POOL]
+    p, draft = (p0, d0) if q == 0 else (p1, d1)
     while st.server_f[s, k.S_NOW_S] < until:
+        if lags and ends_nothing(cf, st, p, s, until):
+            return
         head = st.server_i[s, k.S_WAIT_HEAD]
         if st.server_i[s, k.S_RUNNING] == 0 and st.server_i[s, k.S_PARTIAL] < 0:
             if head < 0:
@@ -954,7 +959,6 @@ def advance(
             if st.server_f[s, k.S_NOW_S] >= until:
                 return
         kind = cf.pool_i[q, k.Q_SCHEDULER]
-        p, draft = (p0, d0) if q == 0 else (p1, d1)
         if kind == CHUNKED:
             chunked_step(cf, st, p, draft, s, q, until)
         elif kind == STATIC:
@@ -1212,25 +1216,20 @@ def run_events(
         lags = count > 1 and action != FAILURE and not over
         lags = lags and st.run_i[k.N_ARRIVED] != cf.run_i[k.C_WARMUP]
         for at in range(count):
-            if cf.pool_i[st.server_i[order[at], k.S_POOL], k.Q_SCHEDULER] == PREFILL:
-                continue
-            if lags and ends_nothing(
-                cf, st, p0 if st.server_i[order[at], k.S_POOL] == 0 else p1, order[at], now
-            ):
-                continue
-            advance(cf, st, p0, p1, d0, d1, order[at], now)
+            if cf.pool_i[st.server_i[order[at], k.S_POOL], k.Q_SCHEDULER] != PREFILL:
+                advance(cf, st, p0, p1, d0, d1, order[at], now, lags)
         if over:
             break
         waking = -1
         if action == ARRIVAL:
             waking = least_loaded(st, order, count)
             if lags and cf.pool_i[st.server_i[waking, k.S_POOL], k.Q_SCHEDULER] != PREFILL:
-                advance(cf, st, p0, p1, d0, d1, waking, now)
+                advance(cf, st, p0, p1, d0, d1, waking, now, False)
             assign(st, waking, index, now)
         elif action == SENT:
             s = least_loaded(st, order, count)
             if lags:
-                advance(cf, st, p0, p1, d0, d1, s, now)
+                advance(cf, st, p0, p1, d0, d1, s, now, False)
             assign(st, s, index, receive(st, s, index, now))
         elif action == WAKE:
             waking = index
