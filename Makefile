@@ -35,7 +35,7 @@ help:
 	@echo "make run            setup, then serve on $(URL)"
 	@echo "make test           all tests (PYTEST_ARGS='-k plan' picks some)"
 	@echo "make lint           ruff, mypy, import-linter"
-	@echo "make bench          times of plans, estimates, workbooks"
+	@echo "make bench          times of plans, estimates, workbooks, simulator (PEERS=... beside others)"
 	@echo "make load           requests from many clients against a server started for it"
 	@echo "make test-postgres  the database tests on a throwaway PostgreSQL server"
 	@echo "make clean          removes the environment and caches; keeps the database"
@@ -77,7 +77,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(PY) -m scripts.bench
-	@$(PY) -m scripts.bench_simulators
+	@$(PY) -m scripts.bench_simulators $(PEERS)
 
 load: $(VENV)/.dev
 	@$(PY) -m scripts.load

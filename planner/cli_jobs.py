@@ -177,8 +177,8 @@ def simulate(file: Path, trace: Path | None, requests_out: Path | None, as_json:
     if requests_out is not None:
         from planner.api.simulations import csv_blocks
 
-        text = "".join(csv_blocks(pack_columns(result.rows())))
-        requests_out.write_text(text, encoding="utf-8", newline="")
+        text = b"".join(csv_blocks(pack_columns(result.rows())))
+        requests_out.write_bytes(text)
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:

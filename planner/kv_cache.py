@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -65,16 +63,34 @@ def sequence_cache_bytes(llm: Llm, context: ArrayLike, kv: str, tensor: int = 1)
     the ranks are split, fewer are replicated.
     """
     tokens = np.asarray(context, dtype=float)
+    if not tokens.ndim:
+        return np.asarray(one_sequence_bytes(llm, float(tokens), kv, tensor))
     total: Array = np.full_like(tokens, llm.state_bytes_per_sequence / tensor)
-    for count, stream in llm.streams():
-        share = heads_per_rank(stream.heads, tensor) / stream.heads
-        entry = stream.values_per_entry * stream.value_bytes(kv) * share
-        total = total + count * entry * kept_entries(stream, tokens)
+    for entry, window, stride in _kept(llm, kv, tensor):
+        kept = tokens if window is None else np.minimum(tokens, window)
+        total = total + entry * (kept / stride)
     return total
 
 
-def reading_streams(llm: Llm) -> Iterable[tuple[int, KvStream]]:
-    """Streams that attention reads, shared ones included."""
-    for group in llm.groups:
-        for stream in (*group.mixer.streams, *group.mixer.shared_streams):
-            yield group.count, stream
+def one_sequence_bytes(llm: Llm, context: float, kv: str, tensor: int = 1) -> float:
+    """The same [B] for one context [token]."""
+    total = llm.state_bytes_per_sequence / tensor
+    for entry, window, stride in _kept(llm, kv, tensor):
+        tokens = context if window is None else min(context, window)
+        total += entry * (tokens / stride)
+    return total
+
+
+def _kept(llm: Llm, kv: str, tensor: int) -> tuple[tuple[float, int | None, int], ...]:
+    """Bytes [B] of an entry in all layers of a stream, its window and its stride."""
+    return llm.remembered(("kept", kv, tensor), lambda: tuple(
+        (count * (s.values_per_entry * s.value_bytes(kv)
+                  * (heads_per_rank(s.heads, tensor) / s.heads)), s.window, s.stride)
+        for count, s in llm.streams()))
+
+
+def reading_streams(llm: Llm) -> tuple[tuple[int, KvStream], ...]:
+    """Layer counts and streams that attention reads, shared ones included."""
+    return llm.remembered(("reading_streams",), lambda: tuple(
+        (group.count, stream) for group in llm.groups
+        for stream in (*group.mixer.streams, *group.mixer.shared_streams)))

@@ -10,12 +10,15 @@ window, a compressed and an index stream. All attention costs are sums over stre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 from planner.precision import FORMATS, Format, kv_bytes_per_value, weight_format
+
+T = TypeVar("T")
 
 
 class Role(StrEnum):
@@ -202,7 +205,7 @@ class Quantization:
     formats: Mapping[Role, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Llm:
     """A language model: architecture, weights and cache.
 
@@ -246,7 +249,7 @@ class Llm:
 
     # -- counts -------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def layers(self) -> int:
         """Number of layers."""
         return sum(g.count for g in self.groups)
@@ -258,7 +261,7 @@ class Llm:
                     if w.role in wanted)
         return inner + sum(w.elements for w in self.outer if w.role in wanted)
 
-    @property
+    @cached_property
     def total_params(self) -> int:
         """Parameters of the language model (without vision tower and prediction layers)."""
         return self.params()
@@ -280,7 +283,7 @@ class Llm:
         lookups = self.params(Role.EMBEDDING, Role.LOOKUP)
         return self.active_params - lookups + (self.lm_head_params if self.tied_embeddings else 0)
 
-    @property
+    @cached_property
     def is_moe(self) -> bool:
         """Whether any layer routes tokens to experts."""
         return any(g.feed_forward.experts for g in self.groups)
@@ -308,7 +311,7 @@ class Llm:
         return sum(n * s.values_per_entry * s.value_bytes(kv) * s.window / s.stride
                    for n, s in self.streams() if s.window is not None)
 
-    @property
+    @cached_property
     def state_bytes_per_sequence(self) -> int:
         """Recurrent state per sequence [B], independent of the context."""
         return sum(g.count * g.mixer.state_bytes for g in self.groups)
@@ -338,6 +341,27 @@ class Llm:
         """Bytes [B] of all weights of the language model at a precision, scales included."""
         return sum(self.params(role) * self.role_format(role, precision).bytes_per_value
                    for role in Role)
+
+    # -- sums that are asked for again ---------------------------------------------------------
+
+    @cached_property
+    def sums(self) -> dict[tuple[object, ...], Any]:
+        """What others worked out from the layers, by their own names for it.
+
+        A sum over hundreds of tensors is the same for every GPU and every request.
+        """
+        return {}
+
+    def remembered(self, key: tuple[object, ...], work: Callable[[], T]) -> T:
+        """A value that depends on this model and on ``key`` alone, worked out once."""
+        if key not in self.sums:
+            self.sums[key] = work()
+        found: T = self.sums[key]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without what was worked out from them."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     # -- storage ------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from planner.kv_cache import heads_per_rank, sequence_cache_bytes
+from planner.kv_cache import heads_per_rank, one_sequence_bytes
 from planner.llm import Llm, Role
 from planner.precision import FORMATS
 from planner.requests import Layout
@@ -118,6 +118,12 @@ def weight_bytes_per_gpu(deployment: Deployment, allocator_block_bytes: float = 
     a pipeline's last stage holds the LM head, its first the embedding. Parameters outside the
     language model (a vision tower) are held in 16 bits by every engine that loads the checkpoint.
     """
+    key = ("weight_bytes_per_gpu", deployment.weights, deployment.layout, allocator_block_bytes)
+    return deployment.llm.remembered(
+        key, lambda: _weight_bytes_per_gpu(deployment, allocator_block_bytes))
+
+
+def _weight_bytes_per_gpu(deployment: Deployment, allocator_block_bytes: float) -> float:
     llm, layout = deployment.llm, deployment.layout
     inner = sum(
         group.count * _tensor_bytes(deployment, weight.role, weight.elements,
@@ -212,10 +218,10 @@ def token_bytes_per_gpu(deployment: Deployment) -> float:
     GQA heads are split over tensor ranks and replicated once there are more ranks than heads;
     MLA latents are whole on every rank; pipeline stages hold their own layers.
     """
-    llm, layout = deployment.llm, deployment.layout
-    per_rank = sum(
-        n * s.values_per_entry * s.value_bytes(deployment.kv) / s.stride
-        * heads_per_rank(s.heads, layout.tensor) / s.heads for n, s in llm.streams())
+    llm, layout, kv = deployment.llm, deployment.layout, deployment.kv
+    per_rank = llm.remembered(("token_bytes", kv, layout.tensor), lambda: sum(
+        n * s.values_per_entry * s.value_bytes(kv) / s.stride
+        * heads_per_rank(s.heads, layout.tensor) / s.heads for n, s in llm.streams()))
     return per_rank * stage_share(llm.layers, layout.pipeline)
 
 
@@ -226,6 +232,10 @@ def reserved_share(llm: Llm) -> float:
     10 full and 52 sliding layers and reserves for 10 + 60 (start-up logs of vLLM 0.19: 573,582 B
     against 507,904). Source: vLLM ``v1/core/kv_cache_utils.py``.
     """
+    return llm.remembered(("reserved_share",), lambda: _reserved_share(llm))
+
+
+def _reserved_share(llm: Llm) -> float:
     kinds: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
     for count, stream in llm.streams():
         if stream.name == "kv":
@@ -242,8 +252,7 @@ def reserved_share(llm: Llm) -> float:
 
 def sequence_bytes_per_gpu(deployment: Deployment, context: float) -> float:
     """Cache and state [B] of one sequence of ``context`` tokens on the fullest GPU."""
-    whole = float(sequence_cache_bytes(deployment.llm, context, deployment.kv,
-                                       deployment.layout.tensor))
+    whole = one_sequence_bytes(deployment.llm, context, deployment.kv, deployment.layout.tensor)
     return whole * stage_share(deployment.llm.layers, deployment.layout.pipeline)
 
 

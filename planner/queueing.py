@@ -8,7 +8,8 @@ Kleinrock, *Queueing Systems* vol. 1 (E[W^2] of M/G/1); Sakasegawa 1977 (many se
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,9 +67,21 @@ class Wait:
         share = np.where(np.isfinite(self.mean_s)[..., None], share, 0.0)
         return np.where(t >= 0, share, 0.0)
 
+    def surely_within(self, limit_s: float, latency_s: Array, weights: Array) -> Array:
+        """A share that P(W + S <= limit) is never below: P(W > t) <= E[W] / t (Markov).
+
+        See :func:`surely_within`.
+        """
+        return surely_within(limit_s, self.mean_s[..., None], latency_s, weights)
+
     def at(self, places: NDArray[np.int64]) -> Wait:
         """The waits of some cases."""
         return Wait(self.busy[places], self.mean_s[places], self.second_s2[places])
+
+    def repeated(self, times: int) -> Wait:
+        """One case as so many alike."""
+        return Wait(np.full(times, self.busy), np.full(times, self.mean_s),
+                    np.full(times, self.second_s2))
 
     def __add__(self, other: Wait) -> Wait:
         """The sum of two independent waits, matched by two moments."""
@@ -79,12 +92,55 @@ class Wait:
         return Wait(1.0 - (1.0 - self.busy) * (1.0 - other.busy), mean, second)
 
 
+def surely_within(limit_s: float, wait_s: Array | float, latency_s: Array, weights: Array) -> Array:
+    """A share that P(W + S <= limit) is never below, by the mean wait [s] alone.
+
+    It takes a fraction of the time of :func:`share_within`, and where waits are short next to the
+    limit it says enough.
+    """
+    left = np.maximum(limit_s - latency_s, 1e-300)
+    return np.asarray((1.0 - np.minimum(wait_s / left, 1.0)) @ weights)
+
+
 def no_wait(shape: tuple[int, ...] = ()) -> Wait:
     """Waits of exactly zero."""
     return Wait(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
 
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Raw moments of a service time: E[S] [s], E[S^2] [s^2], E[S^3] [s^3]; arrays, one a case."""
+
+    first: Array
+    second: Array
+    third: Array
+
+    @classmethod
+    def of(cls, service_s: Array, weights: Array) -> Moments:
+        """Of service times [s] of shape (..., k) with weights of shape (k,)."""
+        square_s2 = service_s * service_s
+        return cls(service_s @ weights, square_s2 @ weights, (square_s2 * service_s) @ weights)
+
+    def scaled(self, factor: Array | float) -> Moments:
+        """Of the same service taking ``factor`` times as long."""
+        square = factor * factor
+        return Moments(self.first * factor, self.second * square, self.third * (square * factor))
+
+
 def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: float = 1.0) -> Wait:
+    """Wait of first-come first-served servers with general service, see :func:`mg1_wait_of`.
+
+    Parameters
+    ----------
+    service_s : ndarray, shape (..., k)
+        [s] that a request keeps the server; one row a case.
+    weights : ndarray, shape (k,)
+        Shares of the k service times.
+    """
+    return mg1_wait_of(rate_per_s, Moments.of(service_s, weights), arrival_cv2)
+
+
+def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -> Wait:
     """Wait of first-come first-served servers with general service.
 
     Wq = lambda E[S^2] / (2 (1 - rho)), E[W^2] = 2 Wq^2 + lambda E[S^3] / (3 (1 - rho)). Arrivals
@@ -97,30 +153,34 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
     ----------
     rate_per_s : float
         Arrivals [1/s].
-    service_s : ndarray, shape (..., k)
-        [s] that a request keeps the server; one row a case.
-    weights : ndarray, shape (k,)
-        Shares of the k service times.
+    service : Moments
+        Of the time that a request keeps the server.
     arrival_cv2 : float
         Squared coefficient of variation of the gaps between arrivals.
 
     Returns
     -------
     Wait
-        Of the leading shape; ``mean_s`` is infinite where the load is 1 or more.
+        Of the moments' shape; ``mean_s`` is infinite where the load is 1 or more.
     """
-    first, second, third = (service_s**k @ weights for k in (1, 2, 3))
+    first, second, third = service.first, service.second, service.third
     rho = rate_per_s * first
     stable = rho < 1.0
     idle = np.where(stable, 1.0 - rho, 1.0)
-    service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
-    smooth = (min(arrival_cv2, 1.0) + service_cv2) / (1.0 + service_cv2)
+    smooth: Array | float = 1.0
+    if arrival_cv2 < 1.0:
+        service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
+        smooth = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
     ahead = max(arrival_cv2 - 1.0, 0.0) / 2.0
     of_batch = ahead * first
-    mean = rate_per_s * (second + 2.0 * of_batch * first) / (2.0 * idle) * smooth
-    jobs = third + 6.0 * of_batch * (second + of_batch * first)
+    jobs, job_squares = third, second
+    if ahead:
+        job_squares = second + 2.0 * of_batch * first
+        jobs = third + 6.0 * of_batch * (second + of_batch * first)
+    mean = rate_per_s * job_squares / (2.0 * idle) * smooth
     square = 2.0 * mean**2 + rate_per_s * jobs / (3.0 * idle) * smooth
-    square = square + 2.0 * mean * of_batch + ahead * second + 2.0 * of_batch**2
+    if ahead:
+        square = square + 2.0 * mean * of_batch + ahead * second + 2.0 * of_batch**2
     busy = 1.0 - (1.0 - rho) / (1.0 + ahead)
     return Wait(np.where(stable, busy, 1.0), np.where(stable, mean + of_batch, np.inf),
                 np.where(stable, square, np.inf))
@@ -141,6 +201,17 @@ def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Arra
     if not (second.busy > NOTICEABLE).any():
         return share
     return np.minimum(share, share_within(limit_s, first, latency_s, weights))
+
+
+def holds_within_both(level: float, limit_s: float, first: Wait, second: Wait, latency_s: Array,
+                      weights: Array) -> NDArray[np.bool_]:
+    """Whether P(W1 + W2 + S <= limit) reaches a level: by :meth:`Wait.surely_within` where that
+    decides it, else by :func:`share_within_both`."""
+    both = first + second
+    held = np.asarray(both.surely_within(limit_s, latency_s, weights) >= level)
+    if held.all():
+        return held
+    return np.asarray(share_within_both(limit_s, first, second, latency_s, weights) >= level)
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
@@ -169,6 +240,14 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
     def reached(times: Array) -> Array:
         return np.maximum.accumulate(wait.cdf(times[:, None] - latency_s) @ weights)
 
+    return _inverted(reached, grid, shares)
+
+
+def _inverted(reached: Callable[[Array], Array], grid: Array, shares: Array) -> list[float]:
+    """Where a distribution reaches shares, linear between the points of a grid.
+
+    Only points around the answers, and every eighth, are evaluated.
+    """
     coarse = np.append(np.arange(0, len(grid) - 1, COARSE), len(grid) - 1)
     after = np.searchsorted(reached(grid[coarse]), shares).clip(1, len(coarse) - 1)
     near = np.unique(np.concatenate([np.arange(coarse[i - 1], coarse[i] + 1) for i in after]))
@@ -190,6 +269,25 @@ def peakedness(arrival_cv2: float) -> float:
     Poisson are taken as Poisson.
     """
     return max(1.0, 1.0 + (arrival_cv2 - 1.0) / 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AtCap:
+    """A chain under one cap.
+
+    Attributes
+    ----------
+    token_share : float
+        See :meth:`Chain.token_share_within`; 1 without a limit.
+    running : float
+        E[n] over time.
+    admission_s : float
+        [s] mean wait for admission over all requests.
+    """
+
+    token_share: float
+    running: float
+    admission_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +324,10 @@ class Chain:
         Load over the throughput of a state, ``load tpot(n) / n``.
     ratio : ndarray, shape (N,)
         Ratio of the geometric tail past a cap of n.
+    spread : bool
+        Whether any ``sigma_s`` is above zero.
+    known : dict
+        Columns that several questions need, worked out once.
     """
 
     n: Array
@@ -238,6 +340,8 @@ class Chain:
     empty: float
     utilization: Array
     ratio: Array
+    spread: bool
+    known: dict[object, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
@@ -263,17 +367,28 @@ class Chain:
         load = max(rate_per_s * output_tokens, 1e-300)
         peak = peakedness(arrival_cv2)
         utilization = load * tpot_s / n
-        logs = np.cumsum(np.log(utilization)) / peak
+        logs = np.log(utilization).cumsum()
+        if peak != 1.0:
+            logs /= peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
         late = np.asarray(behind_s / WINDOW_TOKENS)
         sigma = np.sqrt(rate_per_s * max(arrival_cv2, 1.0) / WINDOW_TOKENS * tpot_s * stall_s2
                         + BEHIND_CV2 * late**2)
         return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top),
-                   math.exp(-top), utilization, ratio)
+                   math.exp(-top), utilization, ratio, bool(sigma.any()))
+
+    def _once(self, key: object, work: Callable[[], Array]) -> Array:
+        """A column that several questions need."""
+        if key not in self.known:
+            self.known[key] = work()
+        return self.known[key]
 
     def tail(self) -> Array:
         """Weight of those that wait, relative to the last state's: r / (1 - r) for every cap."""
+        return self._once("tail", self._tail)
+
+    def _tail(self) -> Array:
         stable = self.ratio < 1.0
         gap = np.where(stable, 1.0 - self.ratio, 1.0)
         return np.where(stable, self.ratio / gap, UNSTABLE)
@@ -287,26 +402,53 @@ class Chain:
         """
         stable = self.ratio < 1.0
         gap = np.where(stable, 1.0 - self.ratio, 1.0)
-        total = self.empty + np.cumsum(self.weight) + self.weight * self.ratio / gap
+        total = self.empty + self._reached() + self.weight * self.ratio / gap
         probability = self.weight / gap / np.maximum(total, 1e-300)
         mean = self.output_tokens * self.tpot_s / self.n / gap
         return np.where(stable, probability, 1.0), np.where(stable, mean, np.inf)
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
         """For every cap: share of tokens generated while TPOT is within the limit."""
-        tokens = self.weight * self.n / self.tpot_s
-        good = self._within(np.array([tpot_limit_s * (1 + 1e-12)]), len(self.n))[0]
+        tokens, good = self._rate(), self._good(tpot_limit_s)
         waiting = tokens * self.tail()
-        total = np.cumsum(tokens) + waiting
-        held = np.cumsum(tokens * good) + waiting * good
+        total = tokens.cumsum() + waiting
+        held = (tokens * good).cumsum() + waiting * good
         return np.asarray(held / np.maximum(total, 1e-300))
+
+    def _rate(self) -> Array:
+        """Tokens that each state generates, on the scale of the weights."""
+        return self._once("rate", lambda: self.weight * self.n / self.tpot_s)
+
+    def _good(self, tpot_limit_s: float) -> Array:
+        """P(request's TPOT <= limit) in each state."""
+        return self._once(("good", tpot_limit_s), lambda: self._within(
+            np.array([tpot_limit_s * (1 + 1e-12)]), slice(None))[0])
+
+    def at_cap(self, cap: int, tpot_limit_s: float) -> AtCap:
+        """The answers of one cap, which must be stable, without those of the others."""
+        last, ratio = cap - 1, float(self.ratio[cap - 1])
+        weight, share = self.weight[:cap], 1.0
+        if tpot_limit_s < math.inf:
+            tokens, good = self._rate()[:cap], self._good(tpot_limit_s)[:cap]
+            waiting = float(tokens[last]) * ratio / (1.0 - ratio)
+            total = float(tokens.sum()) + waiting
+            share = (float(tokens @ good) + waiting * float(good[last])) / max(total, 1e-300)
+        waiting = float(weight[last]) * ratio / (1.0 - ratio)
+        total = max(self.empty + float(weight.sum()) + waiting, 1e-300)
+        running = (float(weight @ self.n[:cap]) + waiting * cap) / total
+        each_s = self.output_tokens * float(self.tpot_s[last]) / cap / (1.0 - ratio)
+        return AtCap(share, running, float(weight[last]) / (1.0 - ratio) / total * each_s)
 
     def mean_running_by_cap(self) -> Array:
         """For every cap: E[n] over time of the running sequences."""
         waiting = self.weight * self.tail()
-        total = self.empty + np.cumsum(self.weight) + waiting
-        return np.asarray((np.cumsum(self.weight * self.n) + waiting * self.n)
+        total = self.empty + self._reached() + waiting
+        return np.asarray(((self.weight * self.n).cumsum() + waiting * self.n)
                           / np.maximum(total, 1e-300))
+
+    def _reached(self) -> Array:
+        """Weight of the states up to each."""
+        return self._once("reached", self.weight.cumsum)
 
     def distribution(self, cap: int) -> Array:
         """pi(1..cap), time-weighted; the waiting tail sits in the last state."""
@@ -314,21 +456,27 @@ class Chain:
         kept[-1] *= 1.0 + float(self.tail()[cap - 1])
         return np.asarray(kept / max(self.empty + float(kept.sum()), 1e-300))
 
-    def _within(self, limits_s: Array, cap: int) -> Array:
-        """P(request's TPOT <= limit) in each state, shape (limits, cap)."""
-        tpot, sigma = self.seen_s[:cap], self.sigma_s[:cap]
+    def _within(self, limits_s: Array, states: slice | NDArray[np.intp]) -> Array:
+        """P(request's TPOT <= limit) in some states, shape (limits, states)."""
+        tpot, sigma = self.seen_s[states], self.sigma_s[states]
         distance = limits_s[:, None] - tpot
+        if not self.spread:
+            return np.asarray(distance >= 0)
         spread = np.where(sigma > 0, sigma, 1.0)
         return np.asarray(np.where(sigma > 0, ndtr(distance / spread), distance >= 0))
 
     def _tokens(self, cap: int) -> Array:
         """Share of the tokens that each state generates."""
+        return self._once(cap, lambda: self._tokens_of(cap))
+
+    def _tokens_of(self, cap: int) -> Array:
         tokens = self.distribution(cap) * self.n[:cap] / self.tpot_s[:cap]
         return np.asarray(tokens / max(float(tokens.sum()), 1e-300))
 
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
-        index = int(np.searchsorted(np.cumsum(self._tokens(cap)), share - 1e-12))
+        reached = self._once((cap,), lambda: np.cumsum(self._tokens(cap)))
+        index = int(np.searchsorted(reached, share - 1e-12))
         return float(values[min(index, cap - 1)])
 
     def mean_tpot(self, cap: int) -> float:
@@ -339,15 +487,19 @@ class Chain:
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...]) -> list[float]:
         """Percentiles [s] of the TPOT of requests: over states, and within them."""
         tokens = self._tokens(cap)
-        if not self.sigma_s[:cap].any():
+        if not self.spread or not self.sigma_s[:cap].any():
             return [self.token_percentile(self.seen_s, cap, p / 100.0) for p in percentiles]
         likely = np.flatnonzero(tokens >= 1e-6 * tokens.max())
         first, last = int(likely[0]), int(likely[-1])
         reach = 5.0 * float(self.sigma_s[last])
         grid = np.linspace(max(float(self.seen_s[first]) - reach, 0.0),
                            float(self.seen_s[last]) + reach, 128)
-        reached = np.maximum.accumulate(self._within(grid, cap) @ tokens)
-        return [float(x) for x in np.interp(np.asarray(percentiles) / 100.0 - 1e-9, reached, grid)]
+        some = np.flatnonzero(tokens >= 1e-18 * tokens.max())
+
+        def reached(times: Array) -> Array:
+            return np.maximum.accumulate(self._within(times, some) @ tokens[some])
+
+        return _inverted(reached, grid, np.asarray(percentiles) / 100.0 - 1e-9)
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

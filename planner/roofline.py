@@ -35,6 +35,7 @@ from planner.requests import Layout
 Array = NDArray[np.float64]
 ACTIVATION_BYTES = 2.0
 """[B] of one activation on the wire and in caches of the step: 16 bits."""
+_NOTHING: Array = np.zeros(())
 LATENT, RECURRENT = frozenset({"mla", "sparse", "compressed"}), frozenset({"mamba", "linear"})
 """Kinds of mixers whose layers cost a fixed time of their own."""
 
@@ -181,20 +182,11 @@ class StepModel:
     @classmethod
     def of(cls, deployment: Deployment) -> StepModel:
         """Sum the weights of a deployment by format."""
-        model = cls(deployment)
-        model.compute_scale = deployment.gpu.power_capped_scale(deployment.power_cap_w)
-        params: dict[str, float] = {}
-        for group in deployment.llm.groups:
-            for weight in group.all_weights():
-                fmt = deployment.llm.role_format(weight.role, deployment.weights)
-                if weight.role in GEMM_ROLES:
-                    share = deployment.layout.tensor if weight.sharded else 1
-                    size = group.count * weight.elements / share
-                    params[fmt.name] = params.get(fmt.name, 0.0) + size
-                elif weight.role is Role.ROUTED_EXPERT:
-                    model.experts.append((group, fmt, float(weight.elements)))
-        model.dense = [_Bucket(FORMATS[name], size) for name, size in params.items()]
-        return model
+        scale = deployment.gpu.power_capped_scale(deployment.power_cap_w)
+        llm, weights, tensor = deployment.llm, deployment.weights, deployment.layout.tensor
+        dense, experts = llm.remembered(("gemms", weights, tensor),
+                                        lambda: _gemms(llm, weights, tensor))
+        return cls(deployment, scale, list(dense), list(experts))
 
     # -- public -------------------------------------------------------------------------------
 
@@ -204,18 +196,33 @@ class StepModel:
         if self.deployment.fidelity == "napkin":
             terms: tuple[Term, ...] = (self._napkin(work),)
         else:
-            terms = (*self._linears(work), *self._routed(work), self._lm_head(work),
-                     self._attention_prefill(work), self._attention_decode(work),
-                     *self._state(work), self._communication(work), self._overhead(work))
+            terms = tuple(self._terms(work))
         gpu = self.deployment.gpu
         peak = float(max(gpu.peak(f) for f in self._formats())) * self.compute_scale
         return Step(terms, self.deployment.layout.gpus, peak, gpu.bandwidth_bytes_per_s)
 
     def seconds(self, batch: StepBatch) -> Array:
-        """Step time [s] for a batch."""
-        return self.step(batch).seconds
+        """Step time [s] for a batch: that of :meth:`step`, without what only its terms need."""
+        if self.deployment.fidelity == "napkin":
+            return self.step(batch).seconds
+        work = _Work.of(batch, self.deployment.layout)
+        return np.asarray(sum(t.seconds for t in self._terms(
+            work, _is_some(batch.prefill_tokens), _is_some(batch.decodes))))
 
     # -- groups -------------------------------------------------------------------------------
+
+    def _terms(self, work: _Work, prompts: bool = True, decodes: bool = True) -> Iterable[Term]:
+        """The operator groups; attention of no prompts, or of no decodes, is left out."""
+        yield from self._linears(work)
+        yield from self._routed(work)
+        yield self._lm_head(work)
+        if prompts:
+            yield self._attention_prefill(work)
+        if decodes:
+            yield self._attention_decode(work)
+        yield from self._state(work)
+        yield self._communication(work)
+        yield self._overhead(work)
 
     def _formats(self) -> Iterable[Format]:
         yield FORMATS["bf16"]
@@ -233,13 +240,14 @@ class StepModel:
         flops = 2.0 * params * tokens
         fill = tokens if rows is None else rows
         tiled = _tiles(fill, profile.tile_tokens)
-        slow = np.where(fill > 0, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
+        some = tokens > 0
+        slow = np.where(some, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
         mfu = profile.mfu if rows is None else profile.expert_mfu
         compute = flops * slow / (gpu.peak(fmt) * self.compute_scale * mfu)
-        loaded = np.where(tokens > 0, read_bytes, 0.0)
+        loaded = np.where(some, read_bytes, 0.0)
         mbu = profile.mbu if rows is None else profile.expert_mbu
         memory = loaded / (gpu.bandwidth_bytes_per_s * mbu)
-        return Term(name, flops, loaded, compute, memory, np.zeros_like(compute))
+        return Term(name, flops, loaded, compute, memory, _NOTHING)
 
     def _linears(self, work: _Work) -> Iterable[Term]:
         for bucket in self.dense:
@@ -282,7 +290,7 @@ class StepModel:
         gpu, profile = self.deployment.gpu, self.deployment.profile
         peak = gpu.peak(FORMATS["bf16"]) * self.compute_scale * profile.attention_mfu
         bandwidth = gpu.bandwidth_bytes_per_s * profile.attention_mbu
-        return Term(name, flops, read, flops / peak, read / bandwidth, np.zeros_like(flops))
+        return Term(name, flops, read, flops / peak, read / bandwidth, _NOTHING)
 
     def _attention_prefill(self, work: _Work) -> Term:
         flops, read = np.zeros_like(work.tokens), np.zeros_like(work.tokens)
@@ -311,7 +319,8 @@ class StepModel:
         llm, tensor = self.deployment.llm, self.deployment.layout.tensor
         if not llm.state_bytes_per_sequence:
             return
-        per_token = sum(g.count * g.mixer.state_flops_per_token for g in llm.groups)
+        per_token = llm.remembered(("state_flops",), lambda: sum(
+            g.count * g.mixer.state_flops_per_token for g in llm.groups))
         sequences = work.decodes + work.prompts
         yield self._attention("recurrent_state", per_token * work.tokens / tensor,
                               2.0 * llm.state_bytes_per_sequence * sequences / tensor)
@@ -327,7 +336,8 @@ class StepModel:
         message = work.tokens * d.llm.hidden * ACTIVATION_BYTES
         total: Array = np.zeros_like(work.tokens)
         if d.layout.tensor > 1:
-            calls = sum(g.count * self._all_reduces(g) for g in d.llm.groups)
+            calls = d.llm.remembered(("all_reduces", d.layout.data > 1), lambda: sum(
+                g.count * self._all_reduces(g) for g in d.llm.groups))
             wire = calls * all_reduce_wire_bytes(message, d.layout.tensor)
             total = total + link_time_s(wire, d.gpu, d.layout.tensor, d.profile, calls)
         if d.layout.data > 1:
@@ -348,17 +358,19 @@ class StepModel:
     def _all_to_all(self, work: _Work) -> Array:
         """Dispatch in 8 bits and combine in 16: 3 bytes per routed copy of a hidden value."""
         d = self.deployment
-        copies = sum(g.count * g.feed_forward.active for g in d.llm.groups)
-        calls = 2 * sum(g.count for g in d.llm.groups if g.feed_forward.experts)
+        copies, calls = d.llm.remembered(("all_to_all",), lambda: (
+            sum(g.count * g.feed_forward.active for g in d.llm.groups),
+            2 * sum(g.count for g in d.llm.groups if g.feed_forward.experts)))
         message = work.tokens / d.layout.tensor * copies * d.llm.hidden * 3.0
         ranks = d.layout.tensor * d.layout.data
         return link_time_s(all_to_all_wire_bytes(message, ranks), d.gpu, ranks, d.profile, calls)
 
     def _overhead(self, work: _Work) -> Term:
         profile, llm = self.deployment.profile, self.deployment.llm
-        moe = sum(g.count for g in llm.groups if g.feed_forward.experts)
-        latent = sum(g.count for g in llm.groups if g.mixer.kind in LATENT)
-        recurrent = sum(g.count for g in llm.groups if g.mixer.kind in RECURRENT)
+        moe, latent, recurrent = llm.remembered(("kinds_of_layers",), lambda: (
+            sum(g.count for g in llm.groups if g.feed_forward.experts),
+            sum(g.count for g in llm.groups if g.mixer.kind in LATENT),
+            sum(g.count for g in llm.groups if g.mixer.kind in RECURRENT)))
         fixed = (profile.step_s + moe * profile.moe_layer_s
                  + (llm.layers - moe) * profile.layer_s + latent * profile.latent_layer_s
                  + recurrent * profile.recurrent_layer_s)
@@ -388,7 +400,7 @@ class StepModel:
         fmt = FORMATS[{"int4": "int4_g128", "fp4": "nvfp4"}.get(d.weights, d.weights)]
         compute = flops / (d.gpu.peak(fmt) * self.compute_scale)
         memory = read / d.gpu.bandwidth_bytes_per_s
-        return Term("step", flops, read, compute, memory, np.zeros_like(flops))
+        return Term("step", flops, read, compute, memory, _NOTHING)
 
     def _napkin_weights(self, tokens: Array) -> Array:
         llm = self.deployment.llm
@@ -403,6 +415,22 @@ class StepModel:
 
     def _napkin_cache(self, context: Array) -> Array:
         return sequence_cache_bytes(self.deployment.llm, context, self.deployment.kv)
+
+
+def _gemms(llm: Llm, weights: str, tensor: int
+           ) -> tuple[list[_Bucket], list[tuple[LayerGroup, Format, float]]]:
+    """GEMM parameters of one rank by format, and the routed experts of each group of layers."""
+    params: dict[str, float] = {}
+    experts: list[tuple[LayerGroup, Format, float]] = []
+    for group in llm.groups:
+        for weight in group.all_weights():
+            fmt = llm.role_format(weight.role, weights)
+            if weight.role in GEMM_ROLES:
+                size = group.count * weight.elements / (tensor if weight.sharded else 1)
+                params[fmt.name] = params.get(fmt.name, 0.0) + size
+            elif weight.role is Role.ROUTED_EXPERT:
+                experts.append((group, fmt, float(weight.elements)))
+    return [_Bucket(FORMATS[name], size) for name, size in params.items()], experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,10 +453,9 @@ class _Work:
         Pipeline stages work on ``pipeline`` groups of sequences at once, so a token's step runs
         the whole depth with ``decodes / pipeline`` sequences (not below one).
         """
-        decodes, context, prefill, prompts, cached = np.broadcast_arrays(
-            *(np.asarray(x, dtype=float) for x in (
-                batch.decodes, batch.context, batch.prefill_tokens, batch.prefill_sequences,
-                batch.cached)))
+        decodes, context, prefill, prompts, cached = _alike(
+            batch.decodes, batch.context, batch.prefill_tokens, batch.prefill_sequences,
+            batch.cached)
         ways = layout.data * layout.pipeline
         if ways > 1:
             decodes = np.where(decodes > 0, np.maximum(decodes / ways, 1.0), 0.0)
@@ -439,6 +466,20 @@ class _Work:
             np.asarray(batch.logits, dtype=float), prompts.shape)
         return cls(decodes, context, batch.tokens_per_decode, prompts, each, cached,
                    queries + prefill, queries + heads)
+
+
+def _alike(*fields: ArrayLike) -> list[Array]:
+    """Fields as float arrays of one shape."""
+    arrays = [np.asarray(x, dtype=float) for x in fields]
+    shapes = {x.shape for x in arrays if x.ndim}
+    if len(shapes) > 1:
+        return list(np.broadcast_arrays(*arrays))
+    return [x if x.ndim else np.full(shape, x) for shape in shapes for x in arrays] or arrays
+
+
+def _is_some(field: ArrayLike) -> bool:
+    """Whether a field of a batch is more than a plain zero."""
+    return not isinstance(field, int | float) or field != 0
 
 
 def experts_touched(share: float, tokens: Array, skew: float) -> Array:

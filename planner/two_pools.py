@@ -75,8 +75,10 @@ class TwoPools:
                                pair.decode.admission(chain, decode.batch_size))
         d = decode.deployment
         return Sized("disaggregated", d.weights, d.kv, (
-            replace(prefill, capacity_rps=capacity_rps(check, asked, prefill.replicas)),
-            replace(decode, capacity_rps=capacity_rps(pair.decode.check, asked, decode.replicas))),
+            replace(prefill, capacity_rps=capacity_rps(
+                check, asked, prefill.replicas, pair.prefill.ceiling_rps())),
+            replace(decode, capacity_rps=capacity_rps(
+                pair.decode.check, asked, decode.replicas, pair.decode.ceiling_rps()))),
             seen)
 
 
@@ -210,6 +212,24 @@ def _values(request: PlanRequest, resources: Resources, slugs: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class _Beside:
+    """A decode pool as every prefill pool meets it.
+
+    Attributes
+    ----------
+    first_step_s, tpot_s : float
+        [s] of the first decode step and of the mean token.
+    admission : Wait
+        For a place in its batch.
+    """
+
+    pool: Pool
+    first_step_s: float
+    admission: Wait
+    tpot_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Pairing:
     """One pair of GPU types: prefill pools are offered to one decode pool after the other."""
 
@@ -245,34 +265,35 @@ class _Pairing:
         """Offer every prefill layout that can be as good to a decode pool."""
         assert isinstance(decode.source, DecodePool)
         chain = decode.source.chain(*share(self.request, decode.replicas))
-        admission = decode.source.admission(chain, decode.batch_size)
-        first_step_s = decode.source.first_step_s(chain, decode.batch_size)
+        beside = _Beside(decode, decode.source.first_step_s(chain, decode.batch_size),
+                         decode.source.admission(chain, decode.batch_size),
+                         chain.mean_tpot(decode.batch_size))
         for layout in layouts:
             if spared_gpus(decode, self.request) > self._most_decode_gpus(
                     layout.layout.fewest_gpus):
                 break
             for source in layout.pools:
-                self._offer(Pair(source, decode.source), decode, first_step_s, admission)
+                self._offer(Pair(source, decode.source), beside)
 
-    def _offer(self, pair: Pair, decode: Pool, first_step_s: float, admission: Wait) -> None:
+    def _offer(self, pair: Pair, beside: _Beside) -> None:
         """Size a prefill pool next to a decode pool and keep the two if they are better."""
-        source, slug = pair.prefill, self.key[0]
+        source, slug, decode = pair.prefill, self.key[0], beside.pool
         limit, known = self._prefill_limit(decode, source)
         if known and limit * source.ceiling_rps() < self.request.workload.requests_per_s:
             return
-        handover_s = pair.transfer_s() + first_step_s
+        handover_s = pair.transfer_s() + beside.first_step_s
         hopeless = source.hopeless(handover_s)
         answer = Refusal(hopeless, True) if hopeless else smallest(
-            _prefill_check(source, handover_s, admission), self.request, limit,
+            _prefill_check(source, handover_s, beside.admission), self.request, limit,
             source.ceiling_rps(), known)
         if isinstance(answer, Refusal):
             self.refusals.setdefault(slug, (source.table, answer))
             return
         pools = pool_of("prefill", source.table, answer, source, self.request), decode
-        means = pair.means(*_shares(self.request, pools), decode.batch_size)
+        ttft_s = source.mean_ttft_s(*share(self.request, answer.replicas), handover_s)
         usd = sum(self.resources.usd_per_hour(
             p.deployment.gpu, p.deployment.layout, spared_gpus(p, self.request)) for p in pools)
-        rank = (pool_value(pools, self.value, self.request), usd, sum(means))
+        rank = (pool_value(pools, self.value, self.request), usd, ttft_s + beside.tpot_s)
         if self.key not in self.best or rank < self.best[self.key].rank:
             self.best[self.key] = TwoPools(pair, pools, rank)
 

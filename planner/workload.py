@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -18,6 +18,7 @@ MAX_P95_OVER_MEAN = math.exp(Z95**2 / 2)
 """No log-normal has a 95th percentile above 3.87 times its mean."""
 _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
+_Z_EDGES = [_NORMAL.inv_cdf(float(p)) for p in _EDGES[1:-1]]
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def empirical(tokens: NDArray[np.float64] | list[float],
     return Lengths(values, weights / weights.sum(), "empirical")
 
 
+@lru_cache(maxsize=1024)
 def lognormal(mu: float, sigma: float) -> Lengths:
     """Log-normal lengths cut into bins at their conditional means.
 
@@ -111,8 +113,7 @@ def lognormal(mu: float, sigma: float) -> Lengths:
     """
     if sigma < 1e-9:
         return constant(math.exp(mu))
-    z = np.array([_NORMAL.inv_cdf(p) for p in _EDGES[1:-1]])
-    below = np.concatenate([[0.0], [_NORMAL.cdf(v - sigma) for v in z], [1.0]])
+    below = np.concatenate([[0.0], [_NORMAL.cdf(v - sigma) for v in _Z_EDGES], [1.0]])
     shares = np.diff(_EDGES)
     means = math.exp(mu + sigma**2 / 2) * np.diff(below) / shares
     return Lengths(np.maximum(means, 1.0), shares, "lognormal")

@@ -8,7 +8,7 @@ from typing import Any
 from marshmallow import Schema, ValidationError, fields
 
 from planner.api.fields import Number, Whole, shown
-from planner.api.validation import StrictSchema
+from planner.api.validation import StrictSchema, schema_of
 from planner.errors import InvalidValue
 from planner.workload import Lengths, constant, empirical, from_mean_p95, from_p50_p95
 
@@ -54,7 +54,7 @@ class LengthField(fields.Field[Any]):
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
         if isinstance(value, Mapping):
-            form: Any = _shape(LengthShapeSchema().load(value))
+            form: Any = _shape(schema_of(LengthShapeSchema).load(value))
         elif isinstance(value, list):
             form = _rows(value)
         else:

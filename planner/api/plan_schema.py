@@ -19,7 +19,7 @@ from planner.api.fields import (
     name_field,
     slug_field,
 )
-from planner.api.validation import InvalidDocument, StrictSchema, load_document, pointers
+from planner.api.validation import InvalidDocument, StrictSchema, load_document, pointers, schema_of
 from planner.api.workload_schema import (
     SloSchema,
     TraceWorkloads,
@@ -166,7 +166,7 @@ class WorkloadField(fields.Field[Any]):
             return slug_field().deserialize(value)
         if not isinstance(value, Mapping):
             raise ValidationError("must be a workload or the slug of a saved one")
-        return WorkloadSchema().load(value)
+        return schema_of(WorkloadSchema).load(value)
 
 
 class PlanSchema(StrictSchema):
@@ -184,8 +184,8 @@ class PlanSchema(StrictSchema):
     engine = Text(longest=100, shortest=1, load_default="vllm", metadata={
         "description": "An engine's name, a profile's slug, or ideal"})
     fidelity = Choice(FIDELITIES, load_default="operator")
-    limits = fields.Nested(LimitsSchema, load_default=lambda: LimitsSchema().load({}))
-    pricing = fields.Nested(PricingSchema, load_default=lambda: PricingSchema().load({}))
+    limits = fields.Nested(LimitsSchema, load_default=lambda: schema_of(LimitsSchema).load({}))
+    pricing = fields.Nested(PricingSchema, load_default=lambda: schema_of(PricingSchema).load({}))
     speculative = fields.Nested(SpeculativeSchema, allow_none=True, load_default=None)
     power_cap_w = Number(above=0, highest=1e5, allow_none=True, load_default=None)
     objective = Choice(OBJECTIVES, load_default="cost")
@@ -222,7 +222,7 @@ def parse_plan(document: Any, saved: SavedWorkloads | None = None,
     ...     "requests_per_second": 2, "prompt_tokens": 1000, "output_tokens": 200}}).gpus[0]
     'h100-sxm-80gb'
     """
-    return plan_of(load_document(PlanSchema(), document), saved, traces)
+    return plan_of(load_document(schema_of(PlanSchema), document), saved, traces)
 
 
 def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None,

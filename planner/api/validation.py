@@ -7,6 +7,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError
@@ -52,6 +53,12 @@ class StrictSchema(Schema):
             near = difflib.get_close_matches(str(name)[:100], list(self.fields), n=1, cutoff=0.7)
             if near:
                 error.messages[name] = [f"unknown field; did you mean {near[0]}?"]
+
+
+@cache
+def schema_of(kind: type[Schema]) -> Schema:
+    """A schema of a class, made once: to make one takes longer than to read a document with it."""
+    return kind()
 
 
 class InvalidDocument(InvalidValue):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.llm import Llm
 from planner.memory import MemoryBudget, max_running_sequences, memory_budget
-from planner.queueing import Wait, mg1_wait
+from planner.queueing import Moments, Wait, mg1_wait_of
 from planner.requests import Limits, Speculative
 from planner.roofline import Deployment, StepBatch, StepModel
 from planner.workload import Workload
@@ -103,7 +103,7 @@ class Table:
         """Shares of the points."""
         return self.workload.prompt.weights
 
-    def wait(self, rate_per_s: float, service_s: Array, cv2: float, shared: float = 0.0) -> Wait:
+    def wait(self, rate_per_s: float, service: Moments, cv2: float, shared: float = 0.0) -> Wait:
         """Wait for the prefills of a data-parallel rank; the ranks are dealt requests at random.
 
         Prompts that wait together may run in one pass, and the earlier ones then wait for the
@@ -112,15 +112,17 @@ class Table:
 
         Parameters
         ----------
-        service_s : ndarray, shape (..., k)
-            [s] of a prefill, per point of the prompt lengths.
+        service : Moments
+            Of the time [s] of a prefill.
         shared : float
             s, the part of that work that the request waits for as well.
         """
         ranks = self.deployment.layout.data
-        kept = service_s * (self.occupancy * ranks)
-        wait = mg1_wait(rate_per_s / ranks, kept, self.prompt_weights, 1.0 + (cv2 - 1.0) / ranks)
-        load = np.minimum(rate_per_s / ranks * (kept @ self.prompt_weights), 1.0)
+        kept = service.scaled(self.occupancy * ranks)
+        wait = mg1_wait_of(rate_per_s / ranks, kept, 1.0 + (cv2 - 1.0) / ranks)
+        if not shared:
+            return wait
+        load = np.minimum(rate_per_s / ranks * kept.first, 1.0)
         longer = 1.0 + shared * load / (1.0 + load)
         return Wait(wait.busy, wait.mean_s * longer, wait.second_s2 * longer**2)
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import Wait
+from planner.queueing import Moments, Wait
 from planner.roofline import StepBatch
 from planner.setups.base import Table
 from planner.setups.continuous import Array, Continuous, behind
@@ -91,6 +92,7 @@ class Chunked(Continuous):
         self.decode = table.step_s[: self.size]
         self.per_step = table.step_s / table.decode_s
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
+        self._load_s = self.extra_per_token * self.workload.new_prompt.mean
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -101,32 +103,57 @@ class Chunked(Continuous):
     def tpot(self, rate_per_s: float) -> Array | None:
         """Mean step over the tokens a sequence gets from it, up to the batch that leaves room."""
         tokens_per_s = rate_per_s * self.workload.new_prompt.mean
-        left = 1.0 - tokens_per_s * self.extra_per_token
+        left = 1.0 - rate_per_s * self._load_s
         step = self.decode / np.where(left > 0, left, 1.0)
         open_rows = (left > 0) & (tokens_per_s * step / self.space < 1.0)
         rows = self.size if open_rows.all() else int(np.argmin(open_rows))
         return step[:rows] / self.per_step[:rows] if rows else None
 
+    @cached_property
+    def _prompt(self) -> Moments:
+        """Of the tokens of a prompt."""
+        return Moments.of(self.table.prompt_tokens, self.table.prompt_weights)
+
+    @cached_property
+    def _rows(self) -> Array:
+        """Space, mixed step, decode step and chunk, shape (4, size)."""
+        return np.stack((self.space, self.mixed, self.decode, self.chunk))
+
+    @cached_property
+    def _behind(self) -> tuple[Array, Array, Array]:
+        """What a prompt keeps the prefill server, mean [s] and mean of squares [s^2], and the
+        time [s] from its first chunk to its first token; each of shape (size,)."""
+        prompt, table = self.workload.new_prompt, self.table
+        kept, ranks = table.occupancy, table.deployment.layout.data
+        each = self.decode / self.space + self.extra_per_token
+        mean_s = prompt.mean * each
+        return (kept * mean_s, kept**2 * ranks * prompt.second_moment * each**2,
+                mean_s + self.decode)
+
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens."""
         table = self.table
-        at = np.arange(1.0, self.size + 1.0)
-        space = np.interp(running, at, self.space)[:, None]
-        mixed = np.interp(running, at, self.mixed)[:, None]
-        decode = np.interp(running, at, self.decode)[:, None]
-        chunk = np.interp(running, at, self.chunk)[:, None]
+        space, mixed, decode, chunk = self._between(running)[:, :, None]
         per_token = (mixed - decode) / chunk
         tokens = table.prompt_tokens[None, :]
         whole = np.floor(tokens / space)
         rest = tokens - whole * space
         full_step = decode + per_token * space
         latency = whole * full_step + np.where(rest > 0, decode + per_token * rest, 0.0)
-        service = tokens / space * full_step
-        wait = table.wait(rate_per_s, service, cv2, float(table.deployment.layout.pipeline))
+        wait = table.wait(rate_per_s, self._prompt.scaled((full_step / space)[:, 0]), cv2,
+                          float(table.deployment.layout.pipeline))
         profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
         residual = CHUNK_RESIDUAL * decode / (1.0 - load)
         return wait, latency * profile.ttft_scale + residual + table.lag_s
+
+    def _between(self, running: Array) -> Array:
+        """Space, mixed step, decode step and chunk at ``running`` sequences, shape (4, M)."""
+        at = np.clip(running - 1.0, 0.0, self.size - 1.0)
+        below = at.astype(np.intp)
+        low = self._rows[:, below]
+        high = self._rows[:, np.minimum(below + 1, self.size - 1)]
+        return np.asarray(low + (at - below) * (high - low))
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""
@@ -143,6 +170,10 @@ class Chunked(Continuous):
 
     def stall_s2(self) -> Array:
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
+        return self._stall_s2
+
+    @cached_property
+    def _stall_s2(self) -> Array:
         return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
 
     def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
@@ -150,20 +181,14 @@ class Chunked(Continuous):
 
         All rows are open, so neither load reaches 1.
         """
-        prompt, table, extra = self.workload.new_prompt, self.table, self.extra_per_token[:size]
-        each = self.decode[:size] / self.space[:size] + extra
-        kept, ranks = table.occupancy, table.deployment.layout.data
-        return behind(rate_per_s, cv2, rate_per_s * prompt.mean * extra,
-                      kept * prompt.mean * each,
-                      kept**2 * ranks * prompt.second_moment * each**2,
-                      prompt.mean * each + self.decode[:size])
+        return behind(rate_per_s, cv2, rate_per_s * self._load_s[:size],
+                      *(column[:size] for column in self._behind))
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""
         n = self.table.n[: self.size]
         wanted = n * self.per_step[: self.size] / self.workload.output.mean
-        step = self.decode + self.extra_per_token * self.workload.new_prompt.mean * wanted
-        return float((wanted / step).max())
+        return float((wanted / (self.decode + self._load_s * wanted)).max())
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """f = n a p / (o (C - n)) of the steps carry a chunk; lambda = n a / (o mean step).

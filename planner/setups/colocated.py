@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.queueing import Wait
+from planner.queueing import Moments, Wait
+from planner.setups.base import Table
 from planner.setups.continuous import RESIDUAL, Array, Continuous, behind
 
 
@@ -18,10 +19,14 @@ class Colocated(Continuous):
 
     setup = "colocated"
 
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self.service = Moments.of(table.prefill_s, table.prompt_weights)
+        self.kept_s = float(self.service.first) * table.occupancy
+
     def _load(self, rate_per_s: float) -> float:
         """Share of time that prefills take."""
-        table = self.table
-        return rate_per_s * float(table.prefill_s @ table.prompt_weights) * table.occupancy
+        return rate_per_s * self.kept_s
 
     def tpot(self, rate_per_s: float) -> Array | None:
         """D(n) / (1 - lambda S)."""
@@ -32,9 +37,8 @@ class Colocated(Continuous):
         """M/G/1 over prompts; the prompt first waits for the step that runs."""
         table = self.table
         step = np.interp(running, table.n, table.step_s)
-        service = np.broadcast_to(table.prefill_s, (len(running), len(table.prefill_s)))
-        wait = table.wait(rate_per_s, service, cv2, table.deployment.layout.pipeline - 1.0)
-        return wait, table.first_token_s[None, :] + RESIDUAL * step[:, None]
+        wait = table.wait(rate_per_s, self.service, cv2, table.deployment.layout.pipeline - 1.0)
+        return wait.repeated(len(running)), table.first_token_s[None, :] + RESIDUAL * step[:, None]
 
     def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Prefills per decode step: lambda D / (1 - lambda S)."""
@@ -46,13 +50,11 @@ class Colocated(Continuous):
 
     def stall_s2(self) -> float:
         """A prefill stalls every running request by all of its time."""
-        table = self.table
-        return float(table.prefill_s**2 @ table.prompt_weights) * table.occupancy
+        return float(self.service.second) * self.table.occupancy
 
     def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
         """They are prefilled before the first decode step."""
-        table, weights = self.table, self.table.prompt_weights
-        mean, square = float(table.prefill_s @ weights), float(table.prefill_s**2 @ weights)
+        table, mean, square = self.table, float(self.service.first), float(self.service.second)
         kept, ranks = table.occupancy, table.deployment.layout.data
         return behind(rate_per_s, cv2, self._load(rate_per_s), kept * mean,
                       kept**2 * ranks * square, mean)
@@ -60,9 +62,8 @@ class Colocated(Continuous):
     def ceiling_rps(self) -> float:
         """Highest n / (o D + n S)."""
         table = self.table
-        held = float(table.prefill_s @ table.prompt_weights) * table.occupancy
         return float((table.n / (self.workload.output.mean * table.decode_s
-                                 + table.n * held)).max())
+                                 + table.n * self.kept_s)).max())
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """lambda = n / (o D + n S), TPOT = D / (1 - lambda S), worst gap D + S."""

@@ -18,8 +18,10 @@ from planner.queueing import (
     Chain,
     Wait,
     admission_wait,
+    holds_within_both,
     share_within_both,
     sum_percentiles,
+    surely_within,
 )
 from planner.setups.base import (
     Latencies,
@@ -34,6 +36,8 @@ from planner.workload import Slo
 Array = NDArray[np.float64]
 SLOW_STRIDE = 8
 """Of the batch limits every eighth is asked where full latency figures are needed."""
+CLEARLY = 1e-9
+"""Share by which a target is met beyond any rounding."""
 RESIDUAL = 0.5
 """Share of a running step that a new prompt waits for: mean of the uniform residual."""
 
@@ -54,6 +58,9 @@ class Continuous(ABC):
         self.workload = table.workload
         self.caps: NDArray[np.int64] = table.caps
         self.size = len(table.n)
+        self.targets = {m: self.workload.slo(m) for m in ("ttft", "tpot", "itl", "e2e")}
+        self.slow = [s for m in ("itl", "e2e") if (s := self.targets[m])]
+        """Targets that are asked of one cap at a time."""
 
     # -- what differs -------------------------------------------------------------------------
 
@@ -96,7 +103,9 @@ class Continuous(ABC):
         tpot = self.tpot(rate_per_s)
         if tpot is None:
             return None
-        stalls = np.broadcast_to(self.stall_s2(), (self.size,))[: len(tpot)]
+        stalls = self.stall_s2()
+        if isinstance(stalls, np.ndarray):
+            stalls = stalls[: len(tpot)]
         return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, stalls,
                         self.behind_s(rate_per_s, cv2, len(tpot)))
 
@@ -107,61 +116,84 @@ class Continuous(ABC):
         chain = self.chain(rate_per_s, cv2)
         if chain is None:
             return Verdict(False, 0, "throughput")
-        caps = self.caps[self.caps <= len(chain.n)]
+        caps = self.caps
+        if caps[-1] > len(chain.n):
+            caps = caps[caps <= len(chain.n)]
         if not caps.size:
             return Verdict(False, 0, "throughput")
+        if self._surely_holds(chain, rate_per_s, cv2, int(caps[-1])):
+            return Verdict(True, int(caps[-1]))
         index = caps - 1
-        held = {"throughput": chain.ratio[index] < 1.0}
-        target = self.workload.slo("tpot")
+        good = chain.ratio[index] < 1.0
+        held = {"throughput": good}
+        target = self.targets["tpot"]
         if target:
             held["tpot"] = chain.token_share_within(target.limit_s)[index] >= _level(target)
-        target = self.workload.slo("ttft")
-        others = _all(held)
-        if target and others.any():
-            held["ttft"] = self._in_time(target, chain, rate_per_s, cv2, np.flatnonzero(others))
-        return self._judge(held, chain, rate_per_s, cv2)
+            good = good & held["tpot"]
+        target = self.targets["ttft"]
+        places = np.flatnonzero(good)
+        if target and places.size:
+            held["ttft"] = self._in_time(target, chain, rate_per_s, cv2, caps, places)
+            good = good & held["ttft"]
+            places = np.flatnonzero(good)
+        if not places.size:
+            return Verdict(False, 0, _first_failure(held))
+        return self._slowly(chain, rate_per_s, cv2, caps, places)
+
+    def _surely_holds(self, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
+        """Whether a cap clearly meets every target; False says nothing.
+
+        A replica with room to spare holds at its largest batch limit, and this says so without
+        the other limits and without the law of the wait.
+        """
+        if self.slow or chain.ratio[cap - 1] >= 1.0:
+            return False
+        tpot, ttft = self.targets["tpot"], self.targets["ttft"]
+        seen = chain.at_cap(cap, tpot.limit_s if tpot else math.inf)
+        if tpot and seen.token_share < _level(tpot) + CLEARLY:
+            return False
+        if not ttft:
+            return True
+        wait, latency = self.prefill(rate_per_s, cv2, np.array([seen.running]))
+        mean_s = float(wait.mean_s[0]) + seen.admission_s
+        sure = surely_within(ttft.limit_s, mean_s, latency[0], self.table.prompt_weights)
+        return bool(sure >= _level(ttft) + CLEARLY)
 
     def _in_time(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float,
-                 places: NDArray[np.intp]) -> NDArray[np.bool_]:
+                 caps: NDArray[np.int64], places: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether TTFT holds at each of the caps at ``places`` (False elsewhere).
 
         The largest cap is tried alone first: where it holds and nothing else is left to ask, no
         other is needed.
         """
-        answer = np.zeros(int((self.caps <= len(chain.n)).sum()), dtype=bool)
-        for chosen in (places,) if self._slow() else (places[-1:], places[:-1]):
-            if answer.any() or not chosen.size:
-                break
-            prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, self.caps[chosen] - 1)
-            alone = (latency <= target.limit_s) @ self.table.prompt_weights
-            open_ = np.flatnonzero(alone >= _level(target))
-            within = share_within_both(target.limit_s, prefill.at(open_), admission.at(open_),
-                                       latency[open_], self.table.prompt_weights)
-            answer[chosen[open_]] = within >= _level(target)
+        answer = np.zeros(len(caps), dtype=bool)
+        level, weights = _level(target), self.table.prompt_weights
+        for chosen in (places,) if self.slow else (places[-1:], places[:-1]):
+            prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, caps[chosen] - 1)
+            open_ = np.flatnonzero((latency <= target.limit_s) @ weights >= level)
+            if open_.size:
+                answer[chosen[open_]] = holds_within_both(
+                    level, target.limit_s, prefill.at(open_), admission.at(open_),
+                    latency[open_], weights)
+                if answer.any():
+                    break
         return answer
 
-    def _judge(self, held: dict[str, NDArray[np.bool_]], chain: Chain, rate_per_s: float,
-               cv2: float) -> Verdict:
-        good = _all(held)
-        if not good.any():
-            return Verdict(False, 0, _first_failure(held))
-        slow = self._slow()
-        if not slow:
-            return Verdict(True, int(self.caps[np.flatnonzero(good)[-1]]))
+    def _slowly(self, chain: Chain, rate_per_s: float, cv2: float, caps: NDArray[np.int64],
+                places: NDArray[np.intp]) -> Verdict:
+        """The largest cap of those at ``places`` that meets the slow targets as well."""
+        if not self.slow:
+            return Verdict(True, int(caps[places[-1]]))
         failed = ""
-        for place in np.flatnonzero(good)[::-1]:
+        for place in places[::-1]:
             if place % SLOW_STRIDE:
                 continue
-            cap = int(self.caps[place])
-            failed = next((t.metric for t in slow
+            cap = int(caps[place])
+            failed = next((t.metric for t in self.slow
                            if self._late(t, chain, rate_per_s, cv2, cap)), "")
             if not failed:
                 return Verdict(True, cap)
-        return Verdict(False, 0, failed or slow[0].metric)
-
-    def _slow(self) -> list[Slo]:
-        """Targets that are asked of one cap at a time."""
-        return [s for s in (self.workload.slo("itl"), self.workload.slo("e2e")) if s]
+        return Verdict(False, 0, failed or self.slow[0].metric)
 
     def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether a cap misses an end-to-end or gap target.
@@ -268,10 +300,6 @@ def behind(rate_per_s: float, cv2: float, load: Array | float, kept_s: Array | f
 
 def _level(target: Slo) -> float:
     return target.percentile / 100.0 - 1e-6
-
-
-def _all(held: dict[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    return np.asarray(np.logical_and.reduce(list(held.values())))
 
 
 def _first_failure(held: dict[str, NDArray[np.bool_]]) -> str:

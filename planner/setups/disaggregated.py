@@ -17,11 +17,12 @@ from planner.kv_cache import sequence_cache_bytes
 from planner.queueing import (
     PERCENTILES,
     Chain,
+    Moments,
     Wait,
     admission_wait,
-    mg1_wait,
+    holds_within_both,
+    mg1_wait_of,
     no_wait,
-    share_within_both,
     sum_percentiles,
 )
 from planner.roofline import StepBatch
@@ -57,8 +58,11 @@ class DecodePool:
         self.workload = table.workload
         self.caps = table.caps
         scale = table.deployment.profile.disaggregated_scale
+        self.targets = tuple((m, self.workload.slo(m)) for m in ("tpot", "itl"))
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
+        self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
+        self._receive_s = float(self._wire.first)
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds TPOT with hardly any wait for admission."""
@@ -70,8 +74,7 @@ class DecodePool:
         index = self.caps - 1
         good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
         failed = "throughput"
-        for metric in ("tpot", "itl"):
-            target = self.workload.slo(metric)
+        for metric, target in self.targets:
             if target:
                 share = chain.token_share_within(target.limit_s)[index]
                 held = share >= target.percentile / 100.0 - 1e-6
@@ -85,7 +88,7 @@ class DecodePool:
 
     def receiving(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that arriving caches fill."""
-        return rate_per_s * float(wire_s(self.table) @ self.workload.prompt.weights)
+        return rate_per_s * self._receive_s
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
         """The running sequences at an arrival rate."""
@@ -101,7 +104,7 @@ class DecodePool:
         """Wait for the network cards, where other caches arrive, and for a place in the batch."""
         probability, given = chain.waiting()
         rate = chain.load / self.workload.output.mean
-        wire = mg1_wait(rate, wire_s(self.table), self.workload.prompt.weights)
+        wire = mg1_wait_of(rate, self._wire)
         return wire + admission_wait(probability[cap - 1], given[cap - 1])
 
 
@@ -130,6 +133,8 @@ class PrefillPool:
         profile = table.deployment.profile
         self.latency_s = self.pass_s * profile.ttft_scale + table.lag_s
         self.service_s = self.pass_s / batch * table.occupancy
+        self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
+        self.target = self.workload.slo("ttft")
         self._send_s = float(wire_s(table) @ table.prompt_weights)
 
     @property
@@ -165,12 +170,12 @@ class PrefillPool:
             return Verdict(False, 0, "throughput")
         if self.sending(rate_per_s) >= MAX_LINK_LOAD:
             return Verdict(False, 0, "kv_transfer")
-        target = self.workload.slo("ttft")
+        target = self.target
         if target is None:
             return Verdict(True, self.batch)
-        within = share_within_both(target.limit_s, wait, admission or no_wait(),
-                                   self.latency_s + handover_s, self.table.prompt_weights)
-        held = float(within) >= target.percentile / 100.0 - 1e-6
+        level, admission = target.percentile / 100.0 - 1e-6, admission or no_wait()
+        held = bool(holds_within_both(level, target.limit_s, wait, admission,
+                                      self.latency_s + handover_s, self.table.prompt_weights))
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
     def ceiling_rps(self) -> float:
@@ -183,7 +188,12 @@ class PrefillPool:
 
     def wait(self, rate_per_s: float, cv2: float) -> Wait:
         """Wait for the prefill server."""
-        return self.table.wait(rate_per_s, self.pass_s / self.batch, cv2)
+        return self.table.wait(rate_per_s, self.service, cv2)
+
+    def mean_ttft_s(self, rate_per_s: float, cv2: float, handover_s: Array) -> float:
+        """Mean TTFT [s] with the hand-over to a decode pool; with its mean TPOT it orders pairs."""
+        seen_s = self.latency_s + handover_s
+        return float(self.wait(rate_per_s, cv2).mean_s) + float(seen_s @ self.table.prompt_weights)
 
     def load(self, rate_per_s: float) -> float:
         """Utilisation of a replica."""
@@ -219,15 +229,6 @@ class Pair:
     def handover_s(self, chain: Chain, cap: int) -> Array:
         """Transfer and first decode step [s], per point of the prompt lengths."""
         return self.transfer_s() + self.decode.first_step_s(chain, cap)
-
-    def means(self, rates: tuple[float, float], cv2s: tuple[float, float], cap: int
-              ) -> tuple[float, float]:
-        """Mean TTFT and TPOT [s]: what orders equal fleets."""
-        chain = self.decode.chain(rates[1], cv2s[1])
-        seen = self.prefill.latency_s + self.handover_s(chain, cap)
-        wait = self.prefill.wait(rates[0], cv2s[0])
-        ttft = float(wait.mean_s) + float(seen @ self.prefill.table.prompt_weights)
-        return ttft, chain.mean_tpot(cap)
 
     def latencies(self, rates: tuple[float, float], cv2s: tuple[float, float], cap: int
                   ) -> Latencies | None:
