@@ -174,18 +174,19 @@ class Tables:
     def prompts(self, batch: float = 1.0, free: int = 8) -> None:
         """Prefill of each row of the prompt lengths, beside them."""
         s, self.free = self.step, free
-        self.new = self._beside("New [tokens]", most(self.prompt.tokens.each * (1.0 - self.hit),
+        self.new = self.beside("New [tokens]", most(self.prompt.tokens.each * (1.0 - self.hit),
                                                      1.0), "one")
-        cached = self._beside("Cached [tokens]", self.prompt.tokens.each - self.new.each, "one")
+        cached = self.beside("Cached [tokens]", self.prompt.tokens.each - self.new.each, "one")
         rows = self.new.each if batch == 1 else self.new.each * batch
-        filled = self._beside("Filled rows", s.filled(rows), "one")
-        self.prefill = self._beside("Prefill [s]", self._prefill(
+        filled = self.beside("Filled rows", s.filled(rows), "one")
+        self.prefill = self.beside("Prefill [s]", self._prefill(
             rows, self.new.each, cached, filled, batch), "six")
         scale = s.hardware.engine["ttft_scale"]
-        self.first = self._beside("First token, idle [s]", self.prefill.each * scale
+        self.first = self.beside("First token, idle [s]", self.prefill.each * scale
                                   + s.hardware.engine["request_ms"] * 0.001, "six")
 
-    def _beside(self, label: str, e: X, style: str) -> Column:
+    def beside(self, label: str, e: X, style: str) -> Column:
+        """A column beside the rows of the prompts."""
         b, row = self.board, self.prompt.tokens.first - 1
         made = b.down(row, self.free, e, len(self.prompt.tokens.value), "cell", style)
         b.page.write(row - 1, self.free, label, "count", "header")
@@ -197,13 +198,13 @@ class Tables:
         seconds = s.weights_time(filled.each, s.filled(x(batch)))
         for one in s.experts:
             hit, per = s.expert_seconds(one, rows)
-            hit_c = self._beside("Experts touched", hit, "three")
-            per_c = self._beside("Rows of each", X(per.text.replace(hit.text, hit_c.each.text),
+            hit_c = self.beside("Experts touched", hit, "three")
+            per_c = self.beside("Rows of each", X(per.text.replace(hit.text, hit_c.each.text),
                                                    per.value), "one")
             seconds = seconds + s.expert_time(one, rows, hit_c.each, per_c.each)
         pairs, kept = [], []
         for one_stream in s.streams:
-            pairs.append(self._beside("Query-entry pairs", prefill_pairs(
+            pairs.append(self.beside("Query-entry pairs", prefill_pairs(
                 one_stream.stream, each, cached.each), "count").each)
             kept.append(kept_entries(one_stream.stream, cached.each))
         if s.streams:

@@ -24,7 +24,7 @@ from planner.workbook.live.expr import (
 )
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
-from planner.workbook.live.search import Asked, Chain
+from planner.workbook.live.search import Asked, Chain, by_row, mean_tpot
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)
 
@@ -39,12 +39,15 @@ class Seen:
         Mean, at the level of the target, at each of :data:`LEVELS`.
     running : X
         Sequences that decode at once on a replica.
+    itl : X, optional
+        Gap between tokens at the level of its target.
     """
 
     ttft: list[X]
     tpot: list[X]
     e2e: list[X]
     running: X
+    itl: X | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +89,7 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
     tpot = t.board.named(t._sized("TPOT at the peak [s]", t.seconds.each if slow is None
                                   else t.seconds.each / slow, "six"), f"tpot_{t.tag}")
     weight = chain.weights(one)
-    rows = X(_by_row(weight.text, chain, c), weight.value, weight.binds)
+    rows = X(by_row(weight.text, chain, c), weight.value, weight.binds)
     t._sized("Share of time", (t.end.each <= c["cap"]) * rows / c["total"]
                     + (t.end.each.is_(c["cap"])) * c["tail"] / c["total"], "percent1")
     tokens = t.board.named(t._sized("Output at the peak", (t.end.each <= c["cap"]) * rows
@@ -104,30 +107,16 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
     return reached
 
 
-def _by_row(text: str, chain: Chain, cells: dict[str, X]) -> str:
-    """A formula over the batch sizes as one of a single row of them."""
-    t = chain.tables
-    pairs = [(c.all.text, c.each.text) for c in (t.width, t.n, t.end) if c.name]
-    if chain.middles is not None:
-        pairs.append((chain.middles.all.text, chain.middles.each.text))
-    for name in ("logs", "before"):
-        if name in cells:
-            first = cells[name].text.replace("$", "").split(":")[0]
-            letter = first.rstrip("0123456789")
-            pairs.append((cells[name].text, f"${letter}{{{'r' if name == 'logs' else 'p'}}}"))
-    for whole_, one in sorted(pairs, key=lambda p: -len(p[0])):
-        text = text.replace(whole_, one)
-    return text
-
-
 def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output: LengthRows,
-              levels: tuple[X, X, X]) -> Seen:
+              levels: tuple[X, X, X], gap: X | None = None) -> Seen:
     """Write the table of latencies at the peak.
 
     Parameters
     ----------
     levels : tuple of X
         Level of the target of TTFT, of TPOT, and of the whole request.
+    gap : X, optional
+        Level of the target of the gap between tokens.
     """
     c, t = one.cells, chain.tables
     if "tokens" not in c:
@@ -151,7 +140,7 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
                       "six")
     place = rows["Time to first token [s]"]
     ttft = [board.put(place, 1, first.mean, "cell", "six")]
-    tpot_mean = board.put(rows["Time per output token [s]"], 1, _mean_tpot(chain, one), "cell",
+    tpot_mean = board.put(rows["Time per output token [s]"], 1, mean_tpot(chain, one), "cell",
                           "six")
     tpot = [tpot_mean]
     e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + tpot_mean * most(
@@ -182,14 +171,21 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     for i, text in enumerate(READING):
         board.page.write(start + 4 * HALVINGS + 5 + i, 0, text, "cell", "text")
     board.row = start + 4 * HALVINGS + 6 + len(READING)
-    return Seen(ttft, tpot, e2e, c["running"])
+    itl = None if gap is None else _gap(board, chain, one, wide, reached, gap)
+    return Seen(ttft, tpot, e2e, c["running"], itl)
 
 
-def _mean_tpot(chain: Chain, one: Asked) -> X:
-    """E[n] over the throughput, over the states that generate."""
-    t, c = chain.tables, one.cells
-    inside = (t.end.all <= c["cap"]) * chain.weights(one) * t.n.all
-    return (total(inside) + c["tail"] * c["cap"]) / c["tokens"] + c["added"]
+def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Callable[[X], X], level: X
+         ) -> X:
+    """The gap between tokens [s]: a decode pool's is its time per token."""
+    if chain.kind != "decode":
+        return board.line("Gap between tokens at its level", chain.gap(one, level), "s", "", "six",
+                          name=f"itl_s_{chain.tables.tag}")
+    board.page.write(board.row, 0, "Tries of the gap between tokens [s]", "cell", "text")
+    found = _halve(board, board.row, 2, wide, reached, level, HALVINGS)
+    board.row += HALVINGS + 1
+    return board.line("Gap between tokens at its level", found, "s", "", "six",
+                      name=f"itl_s_{chain.tables.tag}")
 
 
 def _halve(board: Board, row: int, column: int, span: X, reached: Callable[[X], X], level: X,
