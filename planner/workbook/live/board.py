@@ -182,12 +182,15 @@ class Board:
             self.page.sheet.write_number(row + i, column, value, made)
         return Column(xl_col_to_name(column), row + 1, row + len(found), found)
 
-
     def named(self, column: Column, name: str) -> Column:
         """The column as a named range."""
         area = f"${column.letter}${column.first}:${column.letter}${column.last}"
-        self.book.define_name(name, f"={quote_sheetname(self.name)}!{area}")
+        self.define(name, area)
         return replace(column, name=name)
+
+    def define(self, name: str, area: str) -> None:
+        """Name an area of this sheet."""
+        self.book.define_name(name, f"={quote_sheetname(self.name)}!{area}")
 
 
 def tidy(text: Any) -> str:

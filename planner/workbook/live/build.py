@@ -25,7 +25,7 @@ from planner.workbook.plan import Plan, Row
 MOST_LIVE = 2
 """Options that get a sheet: the recommended one and the runner-up."""
 SHEET = "Operating points {place}"
-LIVE_SETUPS = ("colocated", "chunked", "disaggregated")
+LIVE_SETUPS = ("static", "colocated", "chunked", "disaggregated")
 OPTION_WIDTHS = (44, 14, 16, 14, 14, 14, 14, 14)
 
 

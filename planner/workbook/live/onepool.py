@@ -229,7 +229,7 @@ class Tables:
         b.row += 1
         row = b.row
         self.cap = b.named(b.values_down(row, 0, caps, "cell", "count"), f"limit_{self.tag}")
-        self.cap_step = self._steps(row, 1, self.cap, scale)
+        self.cap_step = self.steps(row, 1, self.cap, scale)
         if self.budget is not None:
             self._mixed(row, caps)
         b.row = row + len(caps)
@@ -242,7 +242,7 @@ class Tables:
         self.n = b.named(b.down(row, 2, self.end.each - (self.width.each - 1.0) / 2.0, len(ends),
                                 "cell", "fraction"), f"n_{self.tag}")
         caps_free = self.cap_free
-        made = self._steps(row, 3, self.n, scale)
+        made = self.steps(row, 3, self.n, scale)
         self.seconds = b.named(made, f"step_{self.tag}")
         self.extra_free = self.cap_free
         self.cap_free = caps_free
@@ -262,7 +262,7 @@ class Tables:
         self.extra_free += 1
         return made
 
-    def _steps(self, row: int, first: int, n: Column, scale: X | None) -> Column:
+    def steps(self, row: int, first: int, n: Column, scale: X | None) -> Column:
         """Columns of a decode step over the rows of ``n``; the last is its time."""
         b, s, count = self.board, self.step, len(n.value)
         at = first

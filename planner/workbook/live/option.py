@@ -24,6 +24,7 @@ from planner.workbook.live.pools import SCALAR_ROWS, Demand, OptionCells, PoolCe
 from planner.workbook.live.search import Asked, Chain, Rows
 from planner.workbook.live.seen import FirstToken, latencies
 from planner.workbook.live.sizing import size
+from planner.workbook.live.staticbatch import StaticSheet
 from planner.workbook.live.step import StepSheet
 from planner.workbook.live.twopools import TwoPools
 
@@ -35,7 +36,7 @@ class OptionSheet:
     ----------
     board : Board
     setup : str
-        ``colocated``, ``chunked`` or ``disaggregated``.
+        ``static``, ``colocated``, ``chunked`` or ``disaggregated``.
     rank : int
         1 or 2: part of the names on the sheet.
     """
@@ -62,6 +63,8 @@ class OptionSheet:
         spread = b.line("Spread of the context", sqrt(own + more), "tokens", "", "one")
         if self.setup == "disaggregated":
             return TwoPools(self, context, spread).write()
+        if self.setup == "static":
+            return StaticSheet(self, context, spread).write()
         return self._one(context, spread)
 
     def _targets(self) -> None:
