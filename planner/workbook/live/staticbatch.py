@@ -20,6 +20,7 @@ from planner.workbook.live.expr import (
     X,
     absolute,
     both,
+    exp,
     highest,
     least,
     ln,
@@ -27,8 +28,6 @@ from planner.workbook.live.expr import (
     most,
     nearest,
     normal_inverse,
-    pick,
-    place_below,
     round_up,
     sqrt,
     square,
@@ -47,24 +46,16 @@ from planner.workbook.live.step import StepSheet, kept_entries, prefill_pairs
 if TYPE_CHECKING:
     from planner.workbook.live.option import OptionSheet
 
-SINGLE = 256
-"""Batch sizes that have a row each; beyond them a row stands for several."""
+MOST_ROWS = 1024
+"""Largest batch that has a row."""
 STRIDE = 3
 """Of the batch limits every third is tried."""
 BLOCK = 24
 """First column of the blocks of batch limits, counted from that of the search."""
+NOTHING = 1e-300
+"""Share that stands for none, so that it has a logarithm."""
 FAR_OFF = 1e9
 """Stands for a batch size that no row reaches."""
-
-
-def batch_rows(top: int) -> np.ndarray[Any, Any]:
-    """Batch sizes with a row: all up to 256, then sixteen an octave, limits among them."""
-    rows = [float(n) for n in range(1, min(top, SINGLE) + 1)]
-    n = SINGLE
-    while n < top:
-        n = min(n + max(2 ** (n.bit_length() - 1) // 16, 1), top)
-        rows.append(float(n))
-    return np.array(rows)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +99,8 @@ class StaticSheet:
         self.prefill: Column
         self.cycle: Column
         self.rate: Column
+        self.reached: Column
+        self.below: Column
         self.triangle: X
         self.limit: X
         self.caps: list[int] = []
@@ -147,6 +140,11 @@ class StaticSheet:
         prompt = self.sheet.prompt
         self.tables.new = self.tables.beside("New [tokens]", most(
             prompt.tokens.each * (1.0 - self.sheet.demand.hit), 1.0), "one")
+        o = self.output
+        self.reached = self.tables.beside("ln of the answers' share reached", ln(
+            o.reached.each + NOTHING), "six")
+        self.below = self.tables.beside("ln of the share below", ln(
+            absolute(o.reached.each - o.share.each) + NOTHING), "six")
         b.heading("Static batching")
         self.new = b.line("New prompt tokens, mean", total(
             prompt.share.all * self.tables.new.all), "tokens", "", "one")
@@ -169,9 +167,9 @@ class StaticSheet:
     def _sizes(self) -> None:
         """Prefill, decode step and cycle over the batch sizes."""
         b, s, t = self.board, self.step, self.tables
-        top = self.pool.most_sequences
+        top = min(self.pool.most_sequences, MOST_ROWS)
         self.caps = list(cap_sequence(top)[::STRIDE])
-        values = batch_rows(top)
+        values = np.arange(1.0, top + 1.0)
         attention = self._attention()
         b.heading("Batch sizes")
         b.columns(["Batch size"])
@@ -207,7 +205,8 @@ class StaticSheet:
         self.prefill = b.named(put("Prefill of the batch [s]", seconds + s.sequence * self.n.each
                                    + s.fixed), f"prefill_{t.tag}")
         longest = put("Longest answer, mean [tokens]", self._longest(), "one")
-        self.cycle = put("Cycle [s]", self.prefill.each + longest.each * self.decode.each)
+        self.cycle = b.named(put("Cycle [s]", self.prefill.each + longest.each
+                                 * self.decode.each), f"cycle_{t.tag}")
         self.rate = put("Requests per second [1/s]", self.n.each / self.cycle.each)
         b.row = row + len(values)
 
@@ -224,12 +223,12 @@ class StaticSheet:
 
     def _longest(self) -> X:
         """E[longest of n answers] [token] = sum of x (F(x)^n - F(x-)^n)."""
-        o, n = self.output, self.n.each
-        before = absolute(o.reached.all - o.share.all)
-        value = (o.reached.all.value[None, :] ** n.value[:, None]
-                 - before.value[None, :] ** n.value[:, None]) @ o.tokens.value
-        return X(f"SUMPRODUCT({o.tokens.all.text}*({o.reached.all.text}^{n.text}"
-                 f"-{before.text}^{n.text}))", value)
+        tokens, n = self.output.tokens.all, self.n.each
+        power = n.value[:, None]
+        value = (np.exp(power * self.reached.value) - np.exp(power * self.below.value)
+                 ) @ tokens.value
+        return X(f"SUMPRODUCT({tokens.text}*(EXP({n.text}*{self.reached.all.text})"
+                 f"-EXP({n.text}*{self.below.all.text})))", value)
 
     def _triangle(self) -> X:
         """Ones below the diagonal: times a column it gives the sums above each row."""
@@ -248,16 +247,11 @@ class StaticSheet:
         b.define(name, f"{first}:{last}")
         return X(name, values)
 
-    def at(self, column: Column, size: X) -> X:
-        """A column at a batch size, linear between the rows."""
-        rows = float(len(self.n.value))
-        place = place_below(size, self.n.all)
-        if len(self.n.value) <= SINGLE:
-            return pick(column.all, place)
-        place = least(place, rows - 1.0)
-        low, high = pick(self.n.all, place), pick(self.n.all, place + 1.0)
-        first = pick(column.all, place)
-        return first + (size - low) / (high - low) * (pick(column.all, place + 1.0) - first)
+    @staticmethod
+    def at(column: Column, size: X) -> X:
+        """A column at a batch size, or at that of each row of a block."""
+        places = np.clip(np.asarray(size.value), 1, len(column.value)).astype(int) - 1
+        return X(f"INDEX({column.all.text},{size.text})", column.value[places])
 
     # -- one rate ---------------------------------------------------------------------------------
 
@@ -291,13 +285,6 @@ class StaticSheet:
         """The batch at a rate, and the requests that come in the cycle that one of them meets."""
         reached = lowest(self.n.all + FAR_OFF * (self.rate.all < one.rate))
         batch = put("First batch that keeps up", least(reached, float(self.n.value[-1])))
-        if len(self.n.value) > SINGLE:
-            place = put("Row below it", most(place_below(batch, self.n.all) - 1.0, 1.0))
-            low, high = pick(self.rate.all, place), pick(self.rate.all, place + 1.0)
-            part = least(most((one.rate - low) / most(high - low, 1e-12), 0.0), 1.0)
-            first = pick(self.n.all, place)
-            batch = put("Batch, between rows", when(batch > 1.0, round_up(
-                first + part * (pick(self.n.all, place + 1.0) - first)), 1.0))
         share = self._share(batch)
         cycle = self.at(self.prefill, batch) + self.output.tokens.all * self.at(
             self.decode, batch)
@@ -313,21 +300,20 @@ class StaticSheet:
 
     def _share(self, batch: X) -> X:
         """Share of the batches whose longest answer is that of each row, as a range."""
-        o = self.output
-        return o.reached.all ** batch - absolute(o.reached.all - o.share.all) ** batch
+        return exp(batch * self.reached.all) - exp(batch * self.below.all)
 
-    def _rest(self, many: X, busy: X, level: X) -> X:
+    def _within(self, put: Scalars, crowd: Crowd, level: X, label: str) -> X:
+        """The level of the rest of a cycle among those who meet one."""
+        return put(f"Level among those who meet a batch{label}", most(
+            (level - (1.0 - crowd.busy)) / most(crowd.busy, 1e-12), 0.0))
+
+    def _rest(self, many: X, prefill: X, decode: X, cycle: X, within: X) -> X:
         """Rest of a running cycle at a level [s]: the inverse of E[min(C, t)] / E[C], which is
         the lowest of its lines, so the highest of theirs."""
-        o = self.output
-        within = most((level - (1.0 - busy)) / most(busy, 1e-12), 0.0)
-        share = self._share(many)
-        cycle = self.at(self.prefill, many) + o.tokens.all * self.at(self.decode, many)
-        mass = share * cycle
+        mass = self._share(many) * (prefill + self.output.tokens.all * decode)
         above = X(f"MMULT({self.triangle.text},{mass.text})", self.triangle.value @ mass.value)
-        left = 1.0 - absolute(o.reached.all - o.share.all) ** many
-        inside = within * total(mass) - above
-        return highest((left > 1e-9) * inside / (left + (left <= 1e-9)))
+        left = 1.0 - exp(many * self.below.all)
+        return highest((left > 1e-9) * (within * cycle - above) / (left + (left <= 1e-9)))
 
     def _block(self, column: int, one: Asked, crowd: Crowd) -> X:
         """The batch limits at a rate, a row each; the largest that holds every target."""
@@ -344,32 +330,42 @@ class StaticSheet:
             return b.down(top, at, e, count, "general")
 
         b.page.write(top - 1, at, f"Limits of column {place + 1}", "count", "header")
-        cap = least(caps.each, float(self.n.value[-1]))
-        cycle = put("Cycle [s]", self._each(self.cycle, cap))
+        cap = caps.each
+        cycle = put("Cycle [s]", self.at(self.cycle, cap))
         load = put("Load", one.rate * cycle.each / cap)
         queue = put("Wait beyond the cycle [s]", when(load.each < 1.0, cycle.each * load.each ** (
             sqrt(2.0 * (cap + 1.0)) - 1.0) / (cap * most(1.0 - load.each, 1e-12)) * (
             (most(one.cv2, 0.0) + 1.0) / 2.0), FAR_OFF))
         many = put("Batch waited for", crowd.size(self.z["crowd"], cap))
-        first = put("Prefill of it [s]", self._first(self._each(self.prefill, many.each)))
+        prefill = put("Its prefill [s]", self.at(self.prefill, many.each))
+        decode = put("Its step [s]", self.at(self.decode, many.each))
+        mean = put("Its cycle [s]", self.at(self.cycle, many.each))
+        t, scalars = self.targets, Scalars(self.rows, column)
         tests = [caps.each <= self.limit, load.each <= 1.0]
-        t = self.targets
-        ttft = put("Time to first token [s]", self._rests(many, crowd, t.ttft_level)
-                   - queue.each * ln(1.0 - t.ttft_level) + first.each)
-        tests.append(ttft.each <= t.ttft)
-        tpot = put("Time per token [s]", self._each(self.decode, crowd.size(self.z["tpot"], cap)))
-        tests.append(tpot.each <= t.tpot)
+
+        def first(level: X, label: str) -> Column:
+            within = self._within(scalars, crowd, level, label)
+            cells = [[X(c.each.text, float(c.value[i])) for c in (many, prefill, decode, mean)]
+                     for i in range(count)]
+            rests = [self._rest(m, p, d, c, within) for m, p, d, c in cells]
+            rest = put(f"Rest of a cycle{label} [s]", X(rests[0].text, np.array(
+                [r.value for r in rests])))
+            return put(f"First token{label} [s]", rest.each - queue.each * ln(1.0 - level)
+                       + self._first(prefill.each))
+
+        def token(name: str, label: str) -> Column:
+            size = put(f"Batch{label}", crowd.size(self.z[name], cap))
+            return put(f"Token{label} [s]", self.at(self.decode, size.each))
+
+        tests.append(first(t.ttft_level, "").each <= t.ttft)
+        tests.append(token("tpot", "").each <= t.tpot)
         if t.itl is not None:
-            gap = put("Gap between tokens [s]", self._each(self.decode, crowd.size(
-                self.z["itl"], cap)))
-            tests.append(gap.each <= t.itl)
+            tests.append(token("itl", ", gap").each <= t.itl)
         if t.e2e is not None and t.e2e_level is not None:
-            late = put("First token at the level of the request [s]", self._rests(
-                many, crowd, t.e2e_level) - queue.each * ln(1.0 - t.e2e_level) + first.each)
-            token = put("Token at it [s]", self._each(self.decode, crowd.size(
-                self.z["e2e"], cap)))
-            tokens = most(self.output.quantile(t.e2e_level) - 1.0, 0.0)
-            tests.append(late.each + token.each * tokens <= t.e2e)
+            tokens = scalars("Tokens after the first, at the level of the request", most(
+                self.output.quantile(t.e2e_level) - 1.0, 0.0))
+            late = first(t.e2e_level, ", whole request").each
+            tests.append(late + token("e2e", ", whole request").each * tokens <= t.e2e)
         holds = put("Holds", when(both(*tests), 1.0, 0.0))
         return highest(caps.all * holds.all)
 
@@ -381,11 +377,6 @@ class StaticSheet:
         """A column at the batch size of each row of a block."""
         values = np.interp(size.value, self.n.value, column.value)
         return X(self.at(column, X(size.text, 1.0, size.binds)).text, values)
-
-    def _rests(self, many: Column, crowd: Crowd, level: X) -> X:
-        """The rest of the cycle of each row of a block [s]."""
-        found = [self._rest(X(many.each.text, float(v)), crowd.busy, level) for v in many.value]
-        return X(found[0].text, np.array([f.value for f in found]), found[0].binds)
 
     # -- what users see -------------------------------------------------------------------------
 
@@ -401,11 +392,13 @@ class StaticSheet:
             sqrt(2.0 * (cap + 1.0)) - 1.0) / (cap * (1.0 - load)) * (
             (most(peak.cv2, 0.0) + 1.0) / 2.0), "s", "", "six")
         many = b.line("Batch waited for", crowd.size(self.z["crowd"], cap), "", "", "count")
-        first = b.line("Prefill of it", self._first(self.at(self.prefill, many)), "s", "", "six")
-        share = self._share(many)
-        times = self.at(self.prefill, many) + self.output.tokens.all * self.at(self.decode, many)
-        rest = b.line("Rest of a running cycle, mean", total(share * square(times)) / (
-            2.0 * total(share * times)), "s", "", "six")
+        prefill = b.line("Its prefill", self.at(self.prefill, many), "s", "", "six")
+        decode = b.line("Its step", self.at(self.decode, many), "s", "", "six")
+        whole_ = b.line("Its cycle", self.at(self.cycle, many), "s", "", "six")
+        first = b.line("Its first tokens", self._first(prefill), "s", "", "six")
+        times = prefill + self.output.tokens.all * decode
+        rest = b.line("Rest of a running cycle, mean", total(
+            self._share(many) * square(times)) / (2.0 * whole_), "s", "", "six")
         b.columns(["", "Mean", "Target", *(f"p{100 * p:g}" for p in LEVELS)])
         b.page.write(b.row, 0, "Latency", "text", "header")
         b.row += 1
@@ -415,8 +408,12 @@ class StaticSheet:
             b.page.write(top + place, 0, name, "cell", "text")
         b.row = top + 3
 
-        def ttft(level: X) -> X:
-            return self._rest(many, crowd.busy, level) - queue * ln(1.0 - level) + first
+        def ttft(row: int, column: int, level: X) -> X:
+            within = b.put(row, column, most((level - (1.0 - crowd.busy)) / most(
+                crowd.busy, 1e-12), 0.0), "cell", "percent1")
+            rest = b.put(row + 1, column, self._rest(many, prefill, decode, whole_, within),
+                         "cell", "six")
+            return rest - queue * ln(1.0 - level) + first
 
         def tpot(level: X) -> X:
             return self.at(self.decode, crowd.size(normal_inverse(level), cap))
@@ -428,13 +425,19 @@ class StaticSheet:
         found.append([b.put(top + 2, 1, found[0][0] + found[1][0] * most(
             self.output.mean - 1.0, 0.0), "cell", "six")])
         whole_level = self.sheet.demand.whole_level
-        for place, level in enumerate((None, *LEVELS)):
+        for place, text in enumerate(("Level among those who meet a batch", "Rest of a cycle [s]",
+                                      "The same for the whole request", "Rest of a cycle [s]",
+                                      "First token at that level [s]")):
+            b.page.write(top + 4 + place, 0, text, "cell", "text")
+        for place, level in enumerate((None, *LEVELS), start=2):
             own = [(t.ttft_level, t.tpot_level, whole_level)[i] if level is None else x(level)
                    for i in range(3)]
             names = [f"{m}_s_{rank}" if level is None else "" for m in ("ttft", "tpot", "e2e")]
-            e2e = ttft(own[2]) + tpot(own[2]) * most(self.output.quantile(own[2]) - 1.0, 0.0)
-            for i, e in enumerate((ttft(own[0]), tpot(own[1]), e2e)):
-                found[i].append(b.put(top + i, 2 + place, e, "cell", "six", name=names[i]))
+            late = b.put(top + 8, place, ttft(top + 6, place, own[2]), "cell", "six")
+            e2e = late + tpot(own[2]) * most(self.output.quantile(own[2]) - 1.0, 0.0)
+            for i, e in enumerate((ttft(top + 4, place, own[0]), tpot(own[1]), e2e)):
+                found[i].append(b.put(top + i, place, e, "cell", "six", name=names[i]))
+        b.row = top + 9
         itl = None if t.itl_level is None else b.line(
             "Gap between tokens at its level", tpot(t.itl_level), "s", "", "six",
             name=f"itl_s_{rank}")

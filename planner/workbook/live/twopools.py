@@ -270,15 +270,16 @@ class TwoPools:
         best = b.line("Place of the best split", place_first(lowest(score.all), score.all), "",
                       "fewest GPUs by value, then lowest latency", "count")
 
-        def of(label: str) -> X:
-            return b.line(label, pick(table[label].all, best), "", "of the best split", "general")
+        def of(label: str, name: str = "") -> X:
+            return b.line(label, pick(table[label].all, best), "", "of the best split", "general",
+                          name=f"{name}_{self.rank}" if name else "")
 
         decode, prefill = of("Decode replicas asked"), of("Prefill replicas asked")
         return self._chosen(targets, decode, of("Batch limit"), prefill, [
-            of(label) for label in ("Replicas of decode that carry the peak",
-                                    "Highest rate of a decode replica",
-                                    "Replicas of prefill that carry the peak",
-                                    "Highest rate of a prefill replica")])
+            of("Replicas of decode that carry the peak", "replicas_found_decode"),
+            of("Highest rate of a decode replica", "highest_found_decode"),
+            of("Replicas of prefill that carry the peak", "replicas_found_prefill"),
+            of("Highest rate of a prefill replica", "highest_found_prefill")])
 
     def _split(self, targets: Targets, share: float) -> Targets:
         """The stricter of the own targets and those of a share of the whole request's."""
