@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
@@ -139,6 +140,7 @@ class Chain:
         self.slow_targets, self.wire = slow, wire
         self.logs: Column | None = None
         self.middles: Column | None = None
+        self.at_peak: dict[str, Any] = {}
         self._prepare()
 
     def with_targets(self, targets: Targets, rows: Rows) -> Chain:

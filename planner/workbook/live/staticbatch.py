@@ -7,7 +7,7 @@ limits that it tries stand in a block of rows of its own beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
