@@ -7,41 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from xlsxwriter.utility import quote_sheetname, xl_col_to_name
-from xlsxwriter.worksheet import CellFormulaTuple, Worksheet
+from xlsxwriter.utility import quote_sheetname
 
+from planner.workbook.fast import letters
 from planner.workbook.layout import Page, clean
 from planner.workbook.live.expr import X
-
-
-class FormulaSheet(Worksheet):  # type: ignore[misc]
-    """A worksheet that writes thousands of formulas fast.
-
-    XlsxWriter looks in each formula for 29 functions newer than 2010, and in each of its parts for
-    characters to escape; both take most of its time. No formula here has such functions.
-    """
-
-    def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
-        return formula.removeprefix("=")
-
-    def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
-        """Put a formula (without ``=``) in the table of cells."""
-        self.table[row][column] = CellFormulaTuple(text, form, value)
-
-    def reach(self, row: int, column: int) -> None:
-        """Tell the worksheet that a cell is in use."""
-        self._check_dimensions(row, column)
-
-    def _write_cell(self, row: int, col: int, cell: Any) -> None:
-        """A formula with a number; anything else as XlsxWriter does."""
-        if cell.__class__ is not CellFormulaTuple or cell.value.__class__ not in (float, int):
-            super()._write_cell(row, col, cell)
-            return
-        text = cell.formula
-        if "&" in text or "<" in text or ">" in text:
-            text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        self.fh.write(f'<c r="{xl_col_to_name(col)}{row + 1}" s="{cell.format._get_xf_index()}">'
-                      f"<f>{text}</f><v>{cell.value!r}</v></c>")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +101,7 @@ class Board:
         return self._cell(row, column, value, name)
 
     def _cell(self, row: int, column: int, value: Any, name: str) -> X:
-        cell = f"${xl_col_to_name(column)}${row + 1}"
+        cell = f"${letters(column)}${row + 1}"
         if name:
             self.book.define_name(name, f"={quote_sheetname(self.name)}!{cell}")
             return X(name, value)
@@ -166,12 +136,13 @@ class Board:
         sheet, parts = self.page.sheet, e.text.replace("{p}", "\x01").split("{r}")
         sheet.reach(row, column)
         sheet.reach(row + count - 1, column)
+        above = "\x01" in e.text or "{p}" in e.text
         for i, value in enumerate(values.tolist()):
             text = str(row + i + 1).join(parts)
-            if "\x01" in text:
+            if above:
                 text = text.replace("\x01", str(row + i))
             sheet.add_formula(row + i, column, text, made, value)
-        return Column(xl_col_to_name(column), row + 1, row + count, np.array(values))
+        return Column(letters(column), row + 1, row + count, np.array(values))
 
     def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
                     ) -> Column:
@@ -180,7 +151,7 @@ class Board:
         found = np.asarray(values, dtype=float)
         for i, value in enumerate(found.tolist()):
             self.page.sheet.write_number(row + i, column, value, made)
-        return Column(xl_col_to_name(column), row + 1, row + len(found), found)
+        return Column(letters(column), row + 1, row + len(found), found)
 
     def named(self, column: Column, name: str) -> Column:
         """The column as a named range."""
