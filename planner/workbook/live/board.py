@@ -10,8 +10,12 @@ import numpy as np
 from xlsxwriter.utility import quote_sheetname
 
 from planner.workbook.fast import letters
-from planner.workbook.layout import Page, clean
+from planner.workbook.layout import Page, clean, lines
 from planner.workbook.live.expr import X
+
+
+LABEL = 40
+"""Characters of a label that fit on one line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +73,8 @@ class Board:
         self.book = book
         self.row = 0
         self.factor_row = 0
+        self.unprinted: list[tuple[int, int]] = []
+        """First and last row of what stays out of print, from 0."""
         self.name = page.sheet.get_name()
 
     def heading(self, text: str, note: str = "") -> None:
@@ -115,10 +121,12 @@ class Board:
         self.page.write(row, 0, label, "cell", "text")
         self.page.write(row, 2, unit, "cell", "short")
         self.page.write(row, 3, note, "cell", "short")
+        if len(label) > LABEL and lines(label, LABEL) > 1:
+            self.page.height(row, 2)
         extra = (kind,) if kind else ()
         if isinstance(e, X):
             if style == "figure":
-                style = "general"
+                style = "fraction"
             return self.put(row, 1, e, "cell", style, *extra, name=name)
         return self.put_value(row, 1, e, "cell", style, *extra, name=name)
 
@@ -158,6 +166,20 @@ class Board:
         area = f"${column.letter}${column.first}:${column.letter}${column.last}"
         self.define(name, area)
         return replace(column, name=name)
+
+    def print_rows(self, last_column: int) -> None:
+        """Print the rows so far, each stretch between those left out from a new page on."""
+        areas, first = [], 0
+        for start, end in [*sorted(self.unprinted), (self.row, self.row)]:
+            if start > first:
+                areas.append((first, start - 1))
+            first = max(first, end + 1)
+        if len(areas) == 1:
+            self.page.sheet.print_area(areas[0][0], 0, areas[0][1], last_column)
+            return
+        sheet = quote_sheetname(self.name)
+        self.book.define_name(f"{sheet}!_xlnm.Print_Area", "=" + ",".join(
+            f"{sheet}!$A${a + 1}:${letters(last_column)}${b + 1}" for a, b in areas))
 
     def define(self, name: str, area: str) -> None:
         """Name an area of this sheet."""

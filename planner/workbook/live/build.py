@@ -26,7 +26,7 @@ MOST_LIVE = 2
 """Options that get a sheet: the recommended one and the runner-up."""
 SHEET = "Operating points {place}"
 LIVE_SETUPS = ("static", "colocated", "chunked", "disaggregated")
-OPTION_WIDTHS = (44, 14, 16, 14, 14, 14, 14, 14)
+OPTION_WIDTHS = (42, 14, 13, 13, 13, 13, 13, 13)
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +152,7 @@ class Builder:
         name = SHEET.format(place=source.place)
         board = self.board(name)
         set_up(board.page, plan.name, name)
+        board.page.sheet.set_portrait()
         board.page.widths(OPTION_WIDTHS)
         board.page.sheet.set_column(len(OPTION_WIDTHS), 80, 14)
         board.page.sheet.freeze_panes(1, 1)
@@ -177,7 +178,7 @@ class Builder:
             made = OptionSheet(board, str(option["setup"]), source.place, demand, pools).write()
         else:
             made = kept_option(board, plan, option, pools, cells, source.place)
-        board.page.sheet.print_area(0, 0, board.row, len(OPTION_WIDTHS) - 1)
+        board.print_rows(len(OPTION_WIDTHS) - 1)
         return made
 
     def _valued(self, pool: PoolPlan, source: Source, cells: inputs.InputCells) -> PoolPlan:

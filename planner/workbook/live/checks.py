@@ -72,8 +72,8 @@ def _array(e: X) -> X:
 def _line(board: Board, label: str, now: Any, bound: Any, test: X, note: str) -> None:
     page, row = board.page, board.row
     page.write(row, 0, label, "cell", "text")
-    page.write(row, 1, now, "cell", "general")
-    page.write(row, 2, bound, "cell", "general")
+    page.write(row, 1, now, "cell", "fraction")
+    page.write(row, 2, bound, "cell", "fraction")
     board.put(row, 3, test, "cell", "rank")
     page.write(row, 4, note, "cell", "text")
     page.height(row, max(lines(note, WIDTHS[4]), lines(label, WIDTHS[0])))

@@ -13,7 +13,7 @@ from planner.units import bytes_to_gb, bytes_to_gib, s_to_ms
 from planner.workbook import words
 from planner.workbook.layout import clean, lines, number
 from planner.workbook.live.board import Board
-from planner.workbook.live.expr import X, as_number, both, is_number, when, x
+from planner.workbook.live.expr import X, as_number, both, is_number, most, when, x
 from planner.workbook.live.lengths import LengthInputs
 from planner.workbook.live.onepool import NEVER_S, Targets
 from planner.workbook.live.step import Hardware
@@ -125,7 +125,7 @@ class InputSheet:
         page.height(row, max(lines(clean(text), WIDTHS[column] - 1.0) for column, text in
                              ((0, label), (4, source), (6, note))))
         if isinstance(value, X):
-            cell = self.board.put(row, 1, value, "cell", "general" if style == "figure" else style,
+            cell = self.board.put(row, 1, value, "cell", "fraction" if style == "figure" else style,
                                   name=name)
         else:
             shown = "n/a" if value is None else value
@@ -315,7 +315,10 @@ def _targets(s: InputSheet, plan: Plan, output: LengthInputs) -> tuple[Targets, 
         never = x(NEVER_S)
         limit_s[metric] = when(is_number(cell), as_number(cell) / 1000.0, never)
         level_of[metric] = at / 100.0
-    limit_s["tpot"] = when(output.mean > 1.0, limit_s["tpot"], x(NEVER_S))
+    for metric in ("tpot", "itl"):
+        if metric in limit_s:  # answers of one token have no time between tokens
+            limit_s[metric] = when(most(output.mean, output.p95) > 1.0, limit_s[metric],
+                                   x(NEVER_S))
     whole = level_of.get("e2e", x(0.9))
     return Targets(
         limit_s["ttft"], level_of["ttft"], limit_s["tpot"], level_of["tpot"],

@@ -233,7 +233,9 @@ class Tables:
         if self.budget is not None:
             self._mixed(row, caps)
         b.row = row + len(caps)
-        b.heading("Batch sizes", "A row is a batch size, or several with alike step times.")
+        b.unprinted.append((b.row + 1, b.row + 4 + len(ends)))
+        b.heading("Batch sizes", "A row is a batch size, or several with alike step times. "
+                  "Not printed.")
         b.columns(["Up to batch size", "Sizes in the row", "Batch size"])
         b.row += 1
         row = b.row

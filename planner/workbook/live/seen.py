@@ -152,6 +152,7 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     likely = None if chain.kind == "decode" else _likely(board, chain, one)
     start = board.row
     reading = start + 4 * HALVINGS + 5
+    board.unprinted.append((start, reading + len(READING) + len(TOKEN_READING)))
     for i, level in enumerate((None, *LEVELS)):
         column = 2 + i
         at = [lev if level is None else x(level) for lev in levels]
@@ -191,6 +192,7 @@ def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Callable[[X],
         return board.line("Gap between tokens at its level", chain.gap(one, level), "s", "", "six",
                           name=f"itl_s_{chain.tables.tag}")
     board.page.write(board.row, 0, "Tries of the gap between tokens [s]", "cell", "text")
+    board.unprinted.append((board.row, board.row + HALVINGS))
     found = _halve(board, board.row, 2, wide, reached, level, HALVINGS)
     board.row += HALVINGS + 1
     return board.line("Gap between tokens at its level", found, "s", "", "six",

@@ -171,7 +171,8 @@ class StaticSheet:
         self.caps = list(cap_sequence(top)[::STRIDE])
         values = np.arange(1.0, top + 1.0)
         attention = self._attention()
-        b.heading("Batch sizes")
+        b.unprinted.append((b.row + 1, b.row + 4 + len(values)))
+        b.heading("Batch sizes", "Not printed.")
         b.columns(["Batch size"])
         b.row += 1
         row = b.row
@@ -234,8 +235,9 @@ class StaticSheet:
         """Ones below the diagonal: times a column it gives the sums above each row."""
         b, count = self.board, len(self.output.tokens.value)
         values = np.tril(np.ones((count, count)), -1)
-        b.heading("Ones below the diagonal", "Times a column of the output lengths they sum up "
-                  "what stands above each row.")
+        b.unprinted.append((b.row + 1, b.row + 3 + count))
+        b.heading("Ones below the diagonal", "Not printed. Times a column of the output lengths "
+                  "they sum up what stands above each row.")
         row = b.row
         first = last = ""
         for place in range(count):

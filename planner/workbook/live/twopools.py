@@ -288,7 +288,8 @@ class TwoPools:
         assert targets.e2e_level is not None
         given = targets.e2e < NEVER_S
         tokens = most(self.sheet.output.quantile(targets.e2e_level) - 1.0, 1.0)
-        part = when(self.sheet.output.mean > 1.0, share * targets.e2e / tokens, NEVER_S)
+        part = when(highest(self.sheet.output.tokens.all) > 1.0, share * targets.e2e / tokens,
+                    NEVER_S)
 
         def level(own: X, limit: X) -> X:
             assert targets.e2e_level is not None
