@@ -13,7 +13,6 @@ from planner.workbook.fast import letters
 from planner.workbook.layout import Page, clean, lines
 from planner.workbook.live.expr import X
 
-
 LABEL = 40
 """Characters of a label that fit on one line."""
 

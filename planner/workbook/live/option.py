@@ -134,9 +134,9 @@ class OptionSheet:
         first = FirstToken(peak.wait.busy, peak.wait.mean, peak.wait.second, peak.shape,
                            peak.scale, peak.offset, peak.latency, self.prompt.share,
                            peak.wait.mean + peak.offset + peak.cells["mean_latency"])
+        work = self._work(t, peak)
         seen = latencies(b, chain, peak, first, self.output, (
             targets.ttft_level, targets.tpot_level, self.demand.whole_level), targets.itl_level)
-        work = self._work(t, peak)
         b.row = max(b.row, rows.top + SCALAR_ROWS)
         return OptionCells([PoolCells(pool, found, step, work)], seen, found.planned.cells["limit"])
 

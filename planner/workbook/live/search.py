@@ -265,7 +265,8 @@ class Chain:
             part = (t.width.all - 1.0) / (2.0 * t.width.all)
             return t.width.all * exp(c["logs"] - part * (c["logs"] - c["before"]) - c["top"])
         assert self.middles is not None
-        return t.width.all * exp((t.n.all * c["log"] + self.middles.all) / c["peak"] - c["top"])
+        scaled = (t.n.all * c["log"] + self.middles.all) / c["peak"] - c["top"]
+        return t.width.all * exp((t.end.all <= t.step.memory_cap) * scaled)
 
     def tpot(self, one: Asked) -> X:
         """Time per output token of each row of batch sizes, as ranges."""
