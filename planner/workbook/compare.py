@@ -271,6 +271,7 @@ class _Bridge:
     def _end(self, row: int) -> None:
         page, bridge = self.page, self.bridge
         page.write(row, 0, self.names[1], "cell", "text", "bold")
+        page.height(row, lines(self.names[1], 36.0, 1.08))
         for first, style, name in ((1, "count", "gpus"), (4, "count", "usd_per_month")):
             page.write(row, first, None, "cell")
             if name == "usd_per_month" and not self.priced:
