@@ -17,6 +17,8 @@ from xlsxwriter.worksheet import (
     Worksheet,
 )
 
+from planner.workbook.styles import FONT, FONT_SIZE
+
 LEVEL = 3
 """Of zlib: files of formulas are a sixth larger than at 6, and packed in a third of the time."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -120,3 +122,11 @@ class FastBook(Workbook):  # type: ignore[misc]
                 info = ZipInfo(name, EPOCH)
                 info.compress_type = ZIP_DEFLATED
                 packed.writestr(info, part if is_binary else part.encode(), compresslevel=LEVEL)
+
+
+def settings() -> dict[str, Any]:
+    """Options of the writer, made anew for each workbook because it changes them."""
+    return {"strings_to_formulas": False, "strings_to_urls": False,
+            "strings_to_numbers": False,
+            "default_format_properties": {"font_name": FONT, "font_size": FONT_SIZE,
+                                          "font_family": 2, "font_scheme": False}}
