@@ -13,7 +13,7 @@ from planner.workbook.fast import letters
 from planner.workbook.layout import Page, clean, lines
 from planner.workbook.live.expr import X
 
-LABEL = 40
+LABEL = 38
 """Characters of a label that fit on one line."""
 
 

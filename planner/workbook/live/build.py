@@ -26,7 +26,7 @@ MOST_LIVE = 2
 """Options that get a sheet: the recommended one and the runner-up."""
 SHEET = "Operating points {place}"
 LIVE_SETUPS = ("static", "colocated", "chunked", "disaggregated")
-OPTION_WIDTHS = (42, 14, 13, 13, 13, 13, 13, 13)
+OPTION_WIDTHS = (40, 14, 13, 13, 12, 12, 12, 12)
 
 
 @dataclass(slots=True, eq=False)
