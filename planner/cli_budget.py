@@ -76,7 +76,8 @@ def print_budget(document: Mapping[str, Any], console: Console | None = None) ->
             "no break-even within the budget" if when is None
             else f"pays from month {when}"), highlight=False)
     for row in document["orders"][:5]:
-        console.print(f"order by {row['order_by']}: {row['count']:,} {KINDS[row['kind']]} "
+        late = " (overdue)" if row["overdue"] else ""
+        console.print(f"order by {row['order_by']}{late}: {row['count']:,} {KINDS[row['kind']]} "
                       f"({row['name']}) for {row['needed_from']}", highlight=False)
     for row in document["infeasible"]:
         console.print(f"not served: {row['name']}: {row['reason']}", highlight=False)

@@ -75,7 +75,10 @@ def jobs(api: Api, names: Sequence[str]) -> dict[str, Callable[[], Any]]:
     months = fifty_teams()
     budget_id = api.post("budgets", months)["id"]
     budget_book = partial(api.get, f"budgets/{budget_id}/workbook")
+    apart = {**months, "workloads": [{**w, "fleet": f"Fleet {i}"}
+                                     for i, w in enumerate(months["workloads"])]}
     return {"budget 60 months x 50": partial(api.post, "budgets", months),
+            "the same, 50 fleets": partial(api.post, "budgets", apart),
             "workbook of that budget": budget_book,
             "the same by openpyxl": partial(write_with_openpyxl, cells_of(budget_book())),
             "in process, no advice": in_process(advice=False),

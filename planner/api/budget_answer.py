@@ -185,6 +185,8 @@ class BudgetOrderSchema(OpenSchema):
     needed_from = fields.String()
     order_by = fields.String()
     before_start = fields.Boolean()
+    overdue = fields.Boolean(metadata={
+        "description": "Whether it should have been ordered before the budget was made"})
 
 
 class BudgetWhatIfSchema(OpenSchema):

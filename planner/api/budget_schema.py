@@ -129,6 +129,9 @@ class BudgetOfferSchema(StrictSchema):
     def _some_price(self, data: dict[str, Any], **_: Any) -> None:
         if data["discount"] is None and not data["usd_per_gpu_hour"]:
             raise ValidationError("give discount or usd_per_gpu_hour", "discount")
+        if data["discount"] is not None and data["usd_per_gpu_hour"]:
+            raise ValidationError("give discount or usd_per_gpu_hour, not both; a term of its own "
+                                  "can hold the other", "discount")
 
 
 class BudgetCommitmentsSchema(StrictSchema):
@@ -289,11 +292,11 @@ class BudgetSchema(StrictSchema):
         months = data["months"]
         errors: dict[str, Any] = {}
         for list_name, key in (("actuals", "month"), ("what_if", "from_month"),
-                               ("workloads", "starts_month")):
+                               ("workloads", "starts_month"), ("workloads", "ends_month")):
             for i, row in enumerate(data[list_name]):
-                if row[key] > months:
-                    errors.setdefault(list_name, {})[i] = {
-                        key: [f"must be at most {months} (months), not {row[key]}"]}
+                if row[key] is not None and row[key] > months:
+                    errors.setdefault(list_name, {}).setdefault(i, {})[key] = [
+                        f"must be at most {months} (months), not {row[key]}"]
         if errors:
             raise ValidationError(errors)
 

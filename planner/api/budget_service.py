@@ -38,9 +38,10 @@ def make(request: BudgetRequest, catalog: Catalog) -> MadeBudget:
 
     check(request, catalog)
     result = make_budget(request, catalog)
-    created = utc_now().isoformat().replace("+00:00", "Z")
-    head = {"id": str(uuid.uuid4()), "created_at": created, "request": plain(request.stated)}
-    return MadeBudget({**head, **plain(document(result))}, result.model)
+    now = utc_now()
+    head = {"id": str(uuid.uuid4()), "created_at": now.isoformat().replace("+00:00", "Z"),
+            "request": plain(request.stated)}
+    return MadeBudget({**head, **plain(document(result, now.date()))}, result.model)
 
 
 def check(request: BudgetRequest, catalog: Catalog) -> None:

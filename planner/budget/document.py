@@ -17,8 +17,14 @@ from planner.budget.months import Counts, LineMonths, PoolMonths
 Row = dict[str, Any]
 
 
-def document(result: BudgetResult) -> Row:
-    """The contract's body without ``id``, ``created_at`` and ``request``."""
+def document(result: BudgetResult, made_on: date) -> Row:
+    """The contract's body without ``id``, ``created_at`` and ``request``.
+
+    Parameters
+    ----------
+    made_on : date
+        The day of the budget.
+    """
     model, base = result.model, result.base
     return {
         "billing_currency": model.prices.currency,
@@ -33,7 +39,7 @@ def document(result: BudgetResult) -> Row:
             model.lines, base.figures.lines, base.lines, result.staggered, strict=True)],
         "buy_or_rent": [_buying(line, b) for line, b in zip(
             model.lines, result.buying, strict=True) if b is not None],
-        "orders": orders(result),
+        "orders": orders(result, made_on),
         "what_if": [_what_if(base, w) for w in result.what_if],
         "infeasible": [{"pointer": f"/workloads/{i}", "name": w.name, "reason": w.reason}
                        for i, w in enumerate(model.workloads) if w.reason],
@@ -181,20 +187,26 @@ def _buying(line: GpuLine, b: Buying) -> Row:
             "break_even_month_with_resale": b.break_even_month_with_resale}
 
 
-def orders(result: BudgetResult) -> list[Row]:
-    """What to order by when: new peaks of capacity, commitments, and servers if bought."""
+def orders(result: BudgetResult, made_on: date) -> list[Row]:
+    """What to order by when: new peaks of capacity, commitments, and servers if bought.
+
+    Parameters
+    ----------
+    made_on : date
+        The day of the budget: what should have been ordered before it is ``overdue``.
+    """
     model = result.model
     found: list[Row] = []
     for line, counted, b in zip(model.lines, result.base.figures.lines, result.buying,
                                 strict=True):
-        found += [_order(model, line, "capacity", m, n)
+        found += [_order(model, line, "capacity", m, n, made_on)
                   for m, n in _rises(counted.rented.tolist())]
         if line.term is not None:
             term = line.term.term_months
-            found += [_order(model, line, "commitment", m + 1, int(counted.committed[m]))
+            found += [_order(model, line, "commitment", m + 1, int(counted.committed[m]), made_on)
                       for m in range(0, model.months, term) if counted.committed[m]]
         if b is not None:
-            found += [_order(model, line, "servers", m, n)
+            found += [_order(model, line, "servers", m, n, made_on)
                       for m, n in enumerate(b.owning.bought, 1) if n]
     return sorted(found, key=lambda row: (row["order_by"], row["name"], row["kind"]))
 
@@ -208,12 +220,13 @@ def _rises(values: Sequence[int]) -> Iterator[tuple[int, int]]:
             top = value
 
 
-def _order(model: BudgetModel, line: GpuLine, kind: str, month: int, count: int) -> Row:
+def _order(model: BudgetModel, line: GpuLine, kind: str, month: int, count: int, made_on: date
+           ) -> Row:
     needed = _start(model, month)
     by = order_by(needed, model.lead_time_days)
     return {"name": line.name, "gpu": line.gpu, "kind": kind, "count": count, "month": month,
             "needed_from": needed.isoformat(), "order_by": by.isoformat(),
-            "before_start": by < _start(model, 1)}
+            "before_start": by < _start(model, 1), "overdue": by < made_on}
 
 
 def _what_if(base: Scene, w: WhatIfResult) -> Row:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import xlsxwriter
-
 from planner import __version__
 from planner.workbook import (
     about,
@@ -20,13 +18,14 @@ from planner.workbook import (
     options,
     summary,
 )
+from planner.workbook.fast import FastBook, settings
 from planner.workbook.layout import Page
 from planner.workbook.live import checks, fleet, forecast, inputs
-from planner.workbook.live.board import Board, FormulaSheet
+from planner.workbook.live.board import Board
 from planner.workbook.live.build import SHEET, Builder
 from planner.workbook.live.present import figures
 from planner.workbook.plan import Plan
-from planner.workbook.styles import FONT, FONT_SIZE, Styles
+from planner.workbook.styles import Styles
 
 
 def write_plan(document: Mapping[str, Any], points: Mapping[str, Any],
@@ -51,8 +50,7 @@ def write_plan(document: Mapping[str, Any], points: Mapping[str, Any],
     """
     plan = Plan(document, points, snapshot)
     target = io.BytesIO()
-    with xlsxwriter.Workbook(target, _settings()) as book:
-        book.worksheet_class = FormulaSheet
+    with FastBook(target, settings()) as book:
         book.set_properties(_properties(plan))
         book.set_calc_mode("auto")
         _fill(plan, book)
@@ -91,14 +89,6 @@ def _fill(plan: Plan, book: Any) -> None:
                         (about.NAME, about.write)):
         write(pages[name], plan)
     pages[summary.NAME].sheet.activate()
-
-
-def _settings() -> dict[str, Any]:
-    """Options of the writer, made anew for each workbook because it changes them."""
-    return {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False,
-            "strings_to_numbers": False,
-            "default_format_properties": {"font_name": FONT, "font_size": FONT_SIZE,
-                                          "font_family": 2, "font_scheme": False}}
 
 
 def _properties(plan: Plan) -> dict[str, Any]:

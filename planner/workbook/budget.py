@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import xlsxwriter
-
 from planner import __version__
 from planner.budget.model import BudgetModel
 from planner.workbook import (
@@ -19,9 +17,9 @@ from planner.workbook import (
     budget_money,
     budget_views,
 )
-from planner.workbook.budget_grid import Live, PlainSheet, live
+from planner.workbook.budget_grid import Live, live
+from planner.workbook.fast import FastBook, settings
 from planner.workbook.layout import clean
-from planner.workbook.styles import FONT, FONT_SIZE
 
 SHEETS = (
     budget_views.SUMMARY, budget_inputs.INPUTS, budget_inputs.PRICES, budget_inputs.WORKLOADS,
@@ -62,11 +60,11 @@ def write_budget(document: Mapping[str, Any], model: BudgetModel) -> bytes:
         An xlsx file. Every formula holds its value, so programs that do not calculate read it too.
     """
     target = io.BytesIO()
-    with xlsxwriter.Workbook(target, _settings()) as book:
+    with FastBook(target, settings()) as book:
         book.set_properties(_properties(document, model))
         book.set_calc_mode("auto")
         for name in SHEETS:
-            sheet = book.add_worksheet(name, worksheet_class=PlainSheet)
+            sheet = book.add_worksheet(name)
             if name in COLOURS:
                 sheet.set_tab_color(COLOURS[name])
         state = live(book, model, document)
@@ -74,14 +72,6 @@ def write_budget(document: Mapping[str, Any], model: BudgetModel) -> bytes:
             fill(state)
         book.get_worksheet_by_name(budget_views.SUMMARY).activate()
     return target.getvalue()
-
-
-def _settings() -> dict[str, Any]:
-    """Options of the writer, made anew for each workbook because it changes them."""
-    return {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False,
-            "strings_to_numbers": False,
-            "default_format_properties": {"font_name": FONT, "font_size": FONT_SIZE,
-                                          "font_family": 2, "font_scheme": False}}
 
 
 def _properties(document: Mapping[str, Any], model: BudgetModel) -> dict[str, Any]:

@@ -20,6 +20,11 @@ SIZED_WIDTHS = (36, 12, 12, 11, 11, 11, 11, 11)
 SIZED_FIRST = 3
 """Row of the first workload on the sheet that keeps what was sized, from 0."""
 TOLERANCE = "0.000001"
+WORDS = ("CHECK", "STALE", "OLD")
+"""What a failed check says: the workbook does not add up; months follow from sizes that no longer
+belong to the inputs; months are right, but tables of the engine beside them are older."""
+OLD = "OK, but engine results are stale"
+"""The master check when only those tables are."""
 COPIES = 7
 """Lengths and targets kept as the engine saw them: columns of the sheet Workloads."""
 
@@ -32,8 +37,8 @@ class Check:
     formula: str
     value: int
     meaning: str
-    stale: bool = True
-    """Whether a failure means that a result of the engine no longer belongs to the inputs."""
+    word: str = "STALE"
+    """What a failure means, see :data:`WORDS`."""
 
 
 def write_checks(state: Live) -> None:
@@ -49,22 +54,24 @@ def write_checks(state: Live) -> None:
     for check in found:
         page.write(row, 0, check.label, "cell", "text")
         page.formula(row, 1, check.formula, check.value, "cell", "whole")
-        word = "STALE" if check.stale else "CHECK"
-        _text_formula(state, row, 2, f'=IF(B{row + 1}=1,"OK","{word}")',
-                      "OK" if check.value else word)
+        _text_formula(state, row, 2, f'=IF(B{row + 1}=1,"OK","{check.word}")',
+                      "OK" if check.value else check.word)
         page.write(row, 3, check.meaning, "cell", "text")
         page.height(row, max(lines(check.meaning, WIDTHS[3] - 1), lines(check.label, 45)))
         row += 1
     page.write(row, 0, "All checks", "cell", "label", "bold")
     page.formula(row, 1, f"=MIN(B3:B{row})", min(c.value for c in found), "cell", "whole")
     _text_formula(state, row, 2, f'=IF(COUNTIF(C3:C{row},"CHECK")>0,"CHECK",'
-                  f'IF(COUNTIF(C3:C{row},"STALE")>0,"STALE","OK"))', state_of(found))
-    page.write(row, 3, "CHECK: the workbook does not add up. STALE: it does, but results of the "
-               "engine belong to other inputs; a new budget brings them up to date.", "cell",
+                  f'IF(COUNTIF(C3:C{row},"STALE")>0,"STALE",IF(COUNTIF(C3:C{row},"OLD")>0,'
+                  f'"{OLD}","OK")))', state_of(found))
+    page.write(row, 3, "CHECK: the workbook does not add up. STALE: replicas follow from sizes of "
+               "other inputs. OLD: months, GPUs and money are right, but the engine's tables "
+               "beside them are of other inputs. A new budget brings all up to date.", "cell",
                "text")
-    page.height(row, 2)
+    page.height(row, 3)
     name_cell(state.book, "out_check", CHECKS, row, 2)
-    for word, colors in (("CHECK", (BAD_FILL, BAD_TEXT)), ("STALE", (ENGINE_FILL, "#7F4A00"))):
+    for word, colors in (("CHECK", (BAD_FILL, BAD_TEXT)), ("STALE", (ENGINE_FILL, "#7F4A00")),
+                         ("OLD", (ENGINE_FILL, "#7F4A00"))):
         page.sheet.conditional_format(2, 2, row, 2, {
             "type": "cell", "criteria": "==", "value": f'"{word}"',
             "format": page.mark({"bg_color": colors[0], "font_color": colors[1]})})
@@ -75,9 +82,8 @@ def write_checks(state: Live) -> None:
 def state_of(found: Sequence[Check]) -> str:
     """The word of the master check."""
     failed = [c for c in found if not c.value]
-    if any(not c.stale for c in failed):
-        return "CHECK"
-    return "STALE" if failed else "OK"
+    words = {c.word for c in failed}
+    return next((w for w in ("CHECK", "STALE") if w in words), OLD if words else "OK")
 
 
 def _text_formula(state: Live, row: int, column: int, formula: str, value: str) -> None:
@@ -102,14 +108,14 @@ def checks(state: Live) -> list[Check]:
         Check("GPUs of fleets and of GPU lines agree",
               f"=IF(ABS({_fleet_sum(state)}-SUM({COST}!$D${gpus}:${last}${gpus}))"
               f"<{TOLERANCE},1,0)", 1,
-              "Each GPU of a fleet is paid once. Text or errors in a row break it.", False),
+              "Each GPU of a fleet is paid once. Text or errors in a row break it.", "CHECK"),
         Check("Parts of the cost add up",
               f"=IF(ABS({COST}!$C${effective}-{COST}!$C${effective - 1}-{COST}!$C${effective - 2}"
               f"-{COST}!$C${effective - 3})<0.01,1,0)", 1,
-              "Effective cost is on-demand, committed and owned cost.", False),
+              "Effective cost is on-demand, committed and owned cost.", "CHECK"),
         Check("No error in any month",
               f"=IF(ISERROR(SUM({COST}!$D$4:${last}${effective + 5})),0,1)", 1,
-              "An input that is text, or empty where a number is needed, shows here.", False),
+              "An input that is text, or empty where a number is needed, shows here.", "CHECK"),
         Check("Lengths and targets are those that were sized",
               f"=IF(SUMPRODUCT(--(Workloads!{letters[0]}{a}:{letters[-1]}{z}<>{kept}))=0,1,0)",
               1, "Tokens per request, latency targets and their percentile: the workbook keeps "
@@ -127,11 +133,11 @@ def checks(state: Live) -> list[Check]:
               int(abs(engine - by_name["base"]) < 1.0),
               "The sheet Scenarios shows results of the engine. 0: an input was edited, so they "
               "no longer belong to the months shown; also the chosen layouts and terms may no "
-              "longer be the cheapest."),
+              "longer be the cheapest.", "OLD"),
         Check("Commitments do not cost more than they save",
               f"=IF({COST}!$C${effective}<={COST}!$C${effective - 4}+{COST}!$C${effective - 1}"
               "+0.01,1,0)", int(_pays(state)),
-              "0: with the edited inputs the committed share is too high."),
+              "0: with the edited inputs the committed share is too high.", "OLD"),
         Check("Mixes are those that were sized", "=1" if not _mixed(state) else _mix_formula(state),
               1, "Where several workloads share a fleet, the factor of their mix is the engine's; "
               "growth edited for some of them moves the mix."),

@@ -108,9 +108,9 @@ def write_layouts(state: Live) -> None:
     page = Page(state.book.get_worksheet_by_name(LAYOUTS), state.styles)
     set_up(page, state.model.name or "Budget", LAYOUTS)
     page.widths([w for _, w in LAYOUT_COLUMNS])
-    page.write(0, 0, "Layouts, sized for the busiest month of each fleet", "heading")
-    page.write(1, 2, "Amber cells are results of the engine: the search over layouts is not made "
-               "again in a workbook.", "label")
+    page.write(0, 0, "Layouts", "heading")
+    page.write(1, 2, "Sized for the busiest month of each fleet. Amber: results of the engine; the "
+               "search over layouts is not made again here.", "label")
     for column, (label, _) in enumerate(LAYOUT_COLUMNS):
         page.write(2, column, label, "text", "header")
     page.height(2, 2)

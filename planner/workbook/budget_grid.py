@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from xlsxwriter.utility import quote_sheetname, xl_col_to_name, xl_rowcol_to_cell
-from xlsxwriter.worksheet import Worksheet
 
 from planner.budget.calendar import month_start
 from planner.budget.model import BudgetModel
@@ -125,17 +124,6 @@ class Live:
         """First day of each month."""
         m = self.model
         return [month_start(m.start_year, m.start_month, i + 1) for i in range(m.months)]
-
-
-class PlainSheet(Worksheet):  # type: ignore[misc]
-    """A sheet whose formulas go in as they are written.
-
-    XlsxWriter looks for functions newer than Excel 2010 in every formula with thirty regular
-    expressions; a budget uses none, and the search takes most of the time of writing one.
-    """
-
-    def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
-        return formula.removeprefix("=")
 
 
 def live(book: Any, model: BudgetModel, document: Mapping[str, Any]) -> Live:

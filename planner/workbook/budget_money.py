@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from planner.budget.months import LineMonths
 from planner.units import SECONDS_PER_HOUR
 from planner.workbook.budget_fleets import FLEETS
 from planner.workbook.budget_grid import FIRST, Formula, Grid, Live, name_cell, serial
+from planner.workbook.styles import BAD_FILL, BAD_TEXT
 
 COST, BUY, ORDERS = "Cost", "Buy or rent", "Orders"
 Values = NDArray[np.float64]
@@ -369,7 +371,15 @@ def write_orders(state: Live) -> None:
     grid = Grid(state, ORDERS, "Orders: what must be ordered for each month, and by when")
     lead = state.model.lead_time_days
     by = [serial(order_by(day, lead)) for day in state.dates()]
-    grid.line("Order by", "date", lambda c, b, f: f"={c}$3-in_lead_time_days", by, "date", "bold")
+    row = grid.line("Order by", "date", lambda c, b, f: f"={c}$3-in_lead_time_days", by, "date",
+                    "bold")
+    made = date.fromisoformat(str(state.document["created_at"])[:10])
+    grid.sheet.conditional_format(f"{grid.letters[0]}{row}:{state.last}{row}", {
+        "type": "cell", "criteria": "<", "value": serial(made), "format": grid.page.mark(
+            {"bg_color": BAD_FILL, "font_color": BAD_TEXT})})
+    grid.row += 1
+    grid.page.write(grid.row, 0, f"Red: before {made.isoformat()}, the day of this budget.",
+                    "label")
     for i, line in enumerate(state.model.lines):
         grid.section(line.name)
         months, rented = state.base.lines[i], state.place["rented", i]

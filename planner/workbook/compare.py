@@ -42,11 +42,12 @@ def write_comparison(document: Document, snapshots: Sequence[Document]) -> bytes
     def fill(book: Any, styles: Styles) -> None:
         side = Page(book.add_worksheet(SIDE), styles)
         changes = Page(book.add_worksheet(CHANGES), styles)
-        _write_side(side, document["plans"], plans)
+        names = plan_names(document)
+        _write_side(side, names, plans)
         _write_changes(changes, document)
         for bridge in document["bridges"]:
             page = Page(book.add_worksheet(f"Bridge to plan {bridge['plan'] + 1}"), styles)
-            _Bridge(page, document["plans"], bridge).write(book)
+            _Bridge(page, names, bridge).write(book)
         side.sheet.activate()
 
     return written(TITLE, fill)
@@ -103,17 +104,25 @@ _COMPARED = {"GPUs", "Nodes", "Replicas", "Cost per hour [USD/h]", "Cost per mon
              "Cost per million tokens [USD]", "Power [kW]", "Requests per second [1/s]"}
 
 
-def _names(documents: Sequence[Document]) -> list[str]:
-    return [f"{i}: {clean(d['name'])}"[:120] for i, d in enumerate(documents, 1)]
+def plan_names(document: Document) -> list[str]:
+    """Number and name of each plan; of equal names, what differs from the first so called."""
+    plans, found = document["plans"], []
+    called = [str(p["name"]) for p in plans]
+    for i, name in enumerate(called):
+        first = called.index(name)
+        told = [f"{words.spaced(r['field'].rpartition('/')[2])} {r['values'][i]}"
+                for r in document["differences"] if r["values"][i] != r["values"][first]][:2]
+        apart = f" ({', '.join(told) or 'the same request'})" if first < i else ""
+        found.append(f"{i + 1}: {clean(name)[:70]}{clean(apart)}"[:150])
+    return found
 
 
-def _write_side(page: Page, documents: Sequence[Document], plans: Sequence[Plan]) -> None:
+def _write_side(page: Page, names: Sequence[str], plans: Sequence[Plan]) -> None:
     set_up(page, TITLE, SIDE, pages_high=1)
     width = 30.0 if len(plans) <= 3 else 24.0
     page.widths((30, *(width for _ in plans), *(15 for _ in plans[1:])))
     page.merge(0, 0, len(plans), TITLE, "title")
     page.sheet.set_row(0, 30)
-    names = _names(documents)
     page.write(2, 0, "Figure", "short", "header")
     for column, name in enumerate(names, 1):
         page.write(2, column, name, "text", "header")
@@ -152,7 +161,7 @@ def _figure(page: Page, row: int, label: str, values: Sequence[Any], style: str,
 
 def _write_changes(page: Page, document: Document) -> None:
     set_up(page, TITLE, CHANGES)
-    names = _names(document["plans"])
+    names = plan_names(document)
     page.widths((44, *(34 for _ in names)))
     page.write(0, 0, "Field of the request", "short", "header")
     for column, name in enumerate(names, 1):
@@ -195,9 +204,9 @@ class _Bridge:
     FIRST = 4
     """Row of the first line of the table, from 0."""
 
-    def __init__(self, page: Page, plans: Sequence[Document], bridge: Document) -> None:
+    def __init__(self, page: Page, names: Sequence[str], bridge: Document) -> None:
         self.page, self.bridge = page, bridge
-        self.names = (_names(plans)[0], _names(plans)[bridge["plan"]])
+        self.names = (names[0], names[bridge["plan"]])
         self.priced = bridge["usd_per_month_change"] is not None
         self.sheet_name = f"Bridge to plan {bridge['plan'] + 1}"
 
@@ -206,7 +215,9 @@ class _Bridge:
         set_up(page, TITLE, self.sheet_name, pages_high=1)
         page.sheet.set_portrait()
         page.widths((38, 11, 11, 11, 15, 15, 15, 3, 9, 9, 9, 9, 12, 12, 12, 12))
-        page.merge(0, 0, 6, f"From {self.names[0]} to {self.names[1]}", "heading")
+        title = f"From {self.names[0]} to {self.names[1]}"
+        page.merge(0, 0, 6, title, "answer")
+        page.height(0, 1.3 * lines(title, 112.0, 1.3))
         if self.bridge["reason"]:
             page.merge(2, 0, 6, self.bridge["reason"], "refused")
             page.height(2, lines(self.bridge["reason"], 100, 1.3) + 1)
@@ -260,6 +271,7 @@ class _Bridge:
     def _end(self, row: int) -> None:
         page, bridge = self.page, self.bridge
         page.write(row, 0, self.names[1], "cell", "text", "bold")
+        page.height(row, lines(self.names[1], 36.0, 1.08))
         for first, style, name in ((1, "count", "gpus"), (4, "count", "usd_per_month")):
             page.write(row, first, None, "cell")
             if name == "usd_per_month" and not self.priced:

@@ -61,11 +61,10 @@ def _money_columns(plan: Plan) -> list[Column]:
         Column("Cost per month [USD]", live(plan, "usd_per_month"), 10.5),
         Column("Cost per hour, whole instances [USD/h]", key("usd_per_hour_whole_instances"), 11.5,
                "two"),
-        Column("Cost per million tokens [USD]", live(plan, "usd_per_million_tokens"), 9, "three"),
-        Column("per million input tokens [USD]", live(plan, "usd_per_million_input_tokens"), 9,
-               "three"),
-        Column("per million output tokens [USD]", live(plan, "usd_per_million_output_tokens"), 9,
-               "three"),
+        Column("Cost per million tokens [USD]", live(plan, "usd_per_million_tokens"), 11, "three"),
+        *(Column(f"Cost per million {which} tokens [USD]", live(
+            plan, f"usd_per_million_{which}_tokens"), 11, "three") for which in (
+                "input", "output")),
         Column("Cost per request [USD]", live(plan, "usd_per_request"), 10, "small"),
         Column("Power [kW]", live(plan, "power_kw"), 7, "one"),
     ]

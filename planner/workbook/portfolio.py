@@ -9,7 +9,7 @@ from typing import Any
 from xlsxwriter.utility import xl_col_to_name
 
 from planner.spreadsheets.workload_columns import COLUMNS, SHEET, WorkloadColumn
-from planner.workbook import words
+from planner.workbook import advice, words
 from planner.workbook.blank import written
 from planner.workbook.layout import Column, Page, clean, data_sheet, lines, number, set_up
 from planner.workbook.plan import Plan
@@ -155,7 +155,10 @@ def _utilization(row: Planned) -> float | None:
 
 
 def _lever(row: Planned) -> str | None:
-    return row.plan.advice[0].get("message") if row.plan.advice else None
+    """The first lever that changes something; what only says what limits the fleet is none."""
+    levers = [a for a in row.plan.advice if not advice.states_limit(a)]
+    found = next((a for a in levers if not advice.changes_nothing(a)), None)
+    return words.named(row.plan, found.get("message") or "") if found else None
 
 
 _COLUMNS = (

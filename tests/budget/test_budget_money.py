@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from planner.api.budget_service import focus_table
 from planner.budget import commit
 from planner.budget.budget import result_of
+from planner.budget.document import orders
 from planner.budget.inputs import Server
 from planner.budget.model import model_from_json, to_json
 from planner.budget.owning import break_even_month, own
@@ -116,6 +118,13 @@ def test_orders_are_early_enough(document: dict[str, Any]) -> None:
     assert (first["needed_from"], first["order_by"], first["before_start"]) == (
         "2027-01-01", "2026-09-23", True)
     assert {o["kind"] for o in document["orders"]} == {"capacity", "commitment", "servers"}
+
+
+def test_orders_before_the_day_of_the_budget_are_overdue() -> None:
+    made_ = budget(workload(), lead_time_days=100)
+    for day, late in ((date(2026, 9, 23), False), (date(2026, 9, 24), True)):
+        first = orders(made_, day)[0]
+        assert (first["order_by"], first["overdue"]) == ("2026-09-23", late)
 
 
 def test_questions(document: dict[str, Any]) -> None:

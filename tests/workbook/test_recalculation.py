@@ -2,12 +2,14 @@
 
 Every case sets one input, drops all cached values, recalculates, and compares the named results
 with a new plan for the changed request at the same layout: GPUs equal, latency and money within
-0.5 %. Two examples run by default; ``WORKBOOK_MATRIX=1`` runs all of them (half an hour).
+0.5 %. Two examples and three plans of other kinds run by default; ``WORKBOOK_MATRIX=1`` runs all
+of them with every edit (half an hour).
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import json
 import math
@@ -22,7 +24,7 @@ from typing import Any
 
 import openpyxl
 import pytest
-from workbook_plans import CATALOG, PlanParts, parts
+from workbook_plans import CATALOG, REQUEST, PlanParts, parts
 from workbook_reading import errors, named, read
 
 from planner.api.plan_schema import parse_plan
@@ -34,7 +36,17 @@ pytestmark = [pytest.mark.office, pytest.mark.slow,
               pytest.mark.skipif(SOFFICE is None, reason="LibreOffice is not installed")]
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WHOLE = os.environ.get("WORKBOOK_MATRIX") == "1"
-NAMES = [f.stem for f in sorted(EXAMPLES.glob("*.json"))] if WHOLE else ["chat", "rag"]
+OTHERS: dict[str, dict[str, Any]] = {
+    "static": {"setups": ["static"], "slo": {"ttft_ms": 20000, "e2e_ms": 40000, "percentile": 90}},
+    "gaps": {"setups": ["colocated"], "slo": {"ttft_ms": 1000, "itl_ms": 80, "percentile": 90}},
+    "whole, two pools": {"setups": ["disaggregated"],
+                         "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
+                         "slo": {"ttft_ms": 2000, "e2e_ms": 9000, "percentile": 90}},
+}
+"""Plans of other kinds than the examples: what they change of the usual request."""
+NAMES = [*(f.stem for f in sorted(EXAMPLES.glob("*.json")) if f.stem != "budget")] if WHOLE else [
+    "chat", "rag"]
+NAMES += list(OTHERS)
 BATCH = 12
 """Files that one start of LibreOffice converts."""
 COUNTS = ("gpus", "replicas", "nodes")
@@ -122,12 +134,23 @@ EDITS: dict[str, Change] = {
     "spares": field("limits", "spare_replicas", 3), "no spares": field("limits",
                                                                        "spare_replicas", 0),
     "price": price(1.37), "bursts": field("workload", "arrival_cv", 2.5),
+    "whole x0.8": target("e2e", 0.8), "gap x0.8": target("itl", 0.8),
+    "gap x2": target("itl", 2.0), "regions": field("limits", "regions", 3),
 }
 QUICK = ("nothing", "rate x0.3", "rate x2.7", "prompt x1.3", "p95 2.2", "output x0.5", "hits",
          "ttft x0.7", "tpot x0.7", "impossible", "percentile", "utilisation", "spares", "price",
          "bursts")
-CASES = [(n, e) for n in NAMES for e in EDITS if WHOLE or e in (QUICK if n == "chat" else (
-    "nothing", "rate x2.7", "prompt x1.3"))]
+FEW = ("nothing", "rate x2.7", "prompt x1.3", "whole x0.8", "gap x0.8")
+CASES = [(n, e) for n in NAMES for e in EDITS if WHOLE or e in (QUICK if n == "chat" else FEW)]
+
+
+def request_of(name: str) -> dict[str, Any]:
+    """An example by its name, or a plan of another kind; advice is not compared."""
+    if name in OTHERS:
+        usual = {**REQUEST, "gpus": ["h100-sxm-80gb"], **OTHERS[name]}
+        return copy.deepcopy({**usual, "advice": False})
+    found = json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
+    return {**found, "advice": False}
 
 
 def same_layout(request: dict[str, Any], option: dict[str, Any], rate_: float) -> dict[str, Any]:
@@ -188,19 +211,22 @@ def edited(data: bytes, values: dict[str, float]) -> bytes:
     return made.getvalue()
 
 
+Edited = dict[str, tuple[openpyxl.Workbook, dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory
-          ) -> dict[tuple[str, str], tuple[openpyxl.Workbook, dict[str, Any]]]:
-    """The recalculated workbook and the changed request of every case."""
-    files: dict[str, bytes] = {}
-    requests: dict[tuple[str, str], dict[str, Any]] = {}
-    for name in NAMES:
-        request = json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
+def edits_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Edited]:
+    """The recalculated workbook and the changed request of every edit of a plan."""
+    @functools.cache
+    def of(name: str) -> Edited:
+        files: dict[str, bytes] = {}
+        requests: dict[str, dict[str, Any]] = {}
+        request = request_of(name)
         plan = make(parse_plan(request), CATALOG)
         data = write_plan(plan.document, plan.points, plan.snapshot)
         book = read(data)
 
-        def get(cell: str, book: openpyxl.Workbook = book) -> Any:
+        def get(cell: str) -> Any:
             return named(book, cell)
 
         base = same_layout(request, plan.document["recommended"], get("in_requests_per_second"))
@@ -208,19 +234,18 @@ def cases(tmp_path_factory: pytest.TempPathFactory
             changed = copy.deepcopy(base)
             values = EDITS[edit](changed, get)
             if values is not None:
-                requests[name, edit] = changed
-                files[f"{name} {edit}"] = edited(data, values)
-    books = recalculated(tmp_path_factory.mktemp("edits"), files)
-    return {(n, e): (books[f"{n} {e}"], request) for (n, e), request in requests.items()}
+                requests[edit], files[edit] = changed, edited(data, values)
+        books = recalculated(tmp_path_factory.mktemp("edits"), files)
+        return {edit: (books[edit], request) for edit, request in requests.items()}
+    return of
 
 
 @pytest.mark.parametrize(("name", "edit"), CASES)
 def test_a_changed_input_moves_every_result_as_a_new_plan_would(
-        cases: dict[tuple[str, str], tuple[openpyxl.Workbook, dict[str, Any]]], name: str,
-        edit: str) -> None:
-    if (name, edit) not in cases:
-        pytest.skip("this example has no such input")
-    book, request = cases[name, edit]
+        edits_of: Callable[[str], Edited], name: str, edit: str) -> None:
+    if edit not in edits_of(name):
+        pytest.skip("this plan has no such input")
+    book, request = edits_of(name)[edit]
     assert errors(book) == []
     best = make(parse_plan(request), CATALOG).document["recommended"]
     if best is None:
@@ -229,7 +254,7 @@ def test_a_changed_input_moves_every_result_as_a_new_plan_would(
         return
     wanted = {**{n: best[n] for n in ("gpus", "nodes", *MONEY)},
               "replicas": best["regions"] * sum(p["replicas"] for p in best["pools"])}
-    if "requests_per_day" in (EXAMPLES / f"{name}.json").read_text(encoding="utf-8"):
+    if "requests_per_day" in request_of(name)["workload"]:
         del wanted["usd_per_million_tokens"]  # counted at the day's mean, not at the peak
     for metric in ("ttft", "tpot"):
         wanted[f"{metric}_ms"] = latency(best, request["slo"], metric)
@@ -257,7 +282,17 @@ LONG = 'A "quoted" name, 🚀 and =1+1 ' + "x" * 171
 ODD: dict[str, Callable[[], PlanParts]] = {
     "one pool": lambda: parts(name=LONG[:200], setups=["colocated", "chunked"]),
     "two pools": lambda: parts(setups=["disaggregated"]),
-    "static": lambda: parts(setups=["static"]),
+    "static": lambda: parts(setups=["static"], slo={"ttft_ms": 20000, "e2e_ms": 40000}),
+    "static, lists": lambda: parts(
+        setups=["static"], slo={"e2e_ms": 90000, "percentile": 99},
+        workload={"requests_per_second": 10, "prompt_tokens": [
+            {"tokens": 200, "share": 0.5}, {"tokens": 1800, "share": 0.5}], "output_tokens": [
+            {"tokens": 20, "share": 0.3}, {"tokens": 300, "share": 0.7}]}),
+    "gaps": lambda: parts(setups=["chunked"], slo={"ttft_ms": 2000, "itl_ms": 60}),
+    "gaps, two pools": lambda: parts(setups=["disaggregated"], slo={
+        "ttft_ms": 2000, "itl_ms": 60}),
+    "whole request, two pools": lambda: parts(setups=["disaggregated"], slo={
+        "ttft_ms": 2000, "e2e_ms": 14000}),
     "impossible": lambda: parts(slo={"ttft_ms": 1, "tpot_ms": 50}, setups=["colocated"]),
     "unpriced": lambda: parts(setups=["colocated"], pricing={"commitment": "owned"}),
     "one GPU": lambda: parts(workload={"requests_per_second": 0.01, "prompt_tokens": 100,

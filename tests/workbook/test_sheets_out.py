@@ -18,7 +18,7 @@ from planner.api.workbook_service import Portfolio, plan_workloads
 from planner.spreadsheets.sheets import read_workbook
 from planner.spreadsheets.workload_columns import BY_KEY, COLUMNS, MAX_WORKLOADS
 from planner.spreadsheets.workloads import read_workloads
-from planner.workbook.compare import PART_WORDS, write_comparison
+from planner.workbook.compare import PART_WORDS, plan_names, write_comparison
 from planner.workbook.portfolio import _FLEET_LABELS, _LABELS
 from planner.workbook.template import write_template
 
@@ -204,6 +204,12 @@ def test_the_comparison_has_its_sheets_and_no_error(comparison: tuple[dict[str, 
         drawings = b"".join(parts.read(n) for n in parts.namelist() if "drawings/drawing" in n)
     assert len(charts) == 5  # two for each bridge, one for the unpriced, none without a plan
     assert drawings.count(b"descr=") == 5
+
+
+def test_plans_of_one_name_are_told_apart() -> None:
+    names = plan_names({"plans": [{"name": "Chat"}, {"name": "Chat"}, {"name": "Chat"}],
+                        "differences": [{"field": "/slo/ttft_ms", "values": [500, 800, 500]}]})
+    assert names == ["1: Chat", "2: Chat (ttft ms 800)", "3: Chat (the same request)"]
 
 
 def test_the_bridge_sheet_sums(comparison: tuple[dict[str, Any], bytes]) -> None:

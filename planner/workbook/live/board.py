@@ -7,41 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from xlsxwriter.utility import quote_sheetname, xl_col_to_name
-from xlsxwriter.worksheet import CellFormulaTuple, Worksheet
+from xlsxwriter.utility import quote_sheetname
 
-from planner.workbook.layout import Page, clean
+from planner.workbook.fast import letters
+from planner.workbook.layout import Page, clean, lines
 from planner.workbook.live.expr import X
 
-
-class FormulaSheet(Worksheet):  # type: ignore[misc]
-    """A worksheet that writes thousands of formulas fast.
-
-    XlsxWriter looks in each formula for 29 functions newer than 2010, and in each of its parts for
-    characters to escape; both take most of its time. No formula here has such functions.
-    """
-
-    def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
-        return formula.removeprefix("=")
-
-    def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
-        """Put a formula (without ``=``) in the table of cells."""
-        self.table[row][column] = CellFormulaTuple(text, form, value)
-
-    def reach(self, row: int, column: int) -> None:
-        """Tell the worksheet that a cell is in use."""
-        self._check_dimensions(row, column)
-
-    def _write_cell(self, row: int, col: int, cell: Any) -> None:
-        """A formula with a number; anything else as XlsxWriter does."""
-        if cell.__class__ is not CellFormulaTuple or cell.value.__class__ not in (float, int):
-            super()._write_cell(row, col, cell)
-            return
-        text = cell.formula
-        if "&" in text or "<" in text or ">" in text:
-            text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        self.fh.write(f'<c r="{xl_col_to_name(col)}{row + 1}" s="{cell.format._get_xf_index()}">'
-                      f"<f>{text}</f><v>{cell.value!r}</v></c>")
+LABEL = 38
+"""Characters of a label that fit on one line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +72,8 @@ class Board:
         self.book = book
         self.row = 0
         self.factor_row = 0
+        self.unprinted: list[tuple[int, int]] = []
+        """First and last row of what stays out of print, from 0."""
         self.name = page.sheet.get_name()
 
     def heading(self, text: str, note: str = "") -> None:
@@ -131,7 +106,7 @@ class Board:
         return self._cell(row, column, value, name)
 
     def _cell(self, row: int, column: int, value: Any, name: str) -> X:
-        cell = f"${xl_col_to_name(column)}${row + 1}"
+        cell = f"${letters(column)}${row + 1}"
         if name:
             self.book.define_name(name, f"={quote_sheetname(self.name)}!{cell}")
             return X(name, value)
@@ -145,10 +120,12 @@ class Board:
         self.page.write(row, 0, label, "cell", "text")
         self.page.write(row, 2, unit, "cell", "short")
         self.page.write(row, 3, note, "cell", "short")
+        if len(label) > LABEL and lines(label, LABEL) > 1:
+            self.page.height(row, 2)
         extra = (kind,) if kind else ()
         if isinstance(e, X):
             if style == "figure":
-                style = "general"
+                style = "fraction"
             return self.put(row, 1, e, "cell", style, *extra, name=name)
         return self.put_value(row, 1, e, "cell", style, *extra, name=name)
 
@@ -166,12 +143,13 @@ class Board:
         sheet, parts = self.page.sheet, e.text.replace("{p}", "\x01").split("{r}")
         sheet.reach(row, column)
         sheet.reach(row + count - 1, column)
+        above = "\x01" in e.text or "{p}" in e.text
         for i, value in enumerate(values.tolist()):
             text = str(row + i + 1).join(parts)
-            if "\x01" in text:
+            if above:
                 text = text.replace("\x01", str(row + i))
             sheet.add_formula(row + i, column, text, made, value)
-        return Column(xl_col_to_name(column), row + 1, row + count, np.array(values))
+        return Column(letters(column), row + 1, row + count, np.array(values))
 
     def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
                     ) -> Column:
@@ -180,14 +158,31 @@ class Board:
         found = np.asarray(values, dtype=float)
         for i, value in enumerate(found.tolist()):
             self.page.sheet.write_number(row + i, column, value, made)
-        return Column(xl_col_to_name(column), row + 1, row + len(found), found)
-
+        return Column(letters(column), row + 1, row + len(found), found)
 
     def named(self, column: Column, name: str) -> Column:
         """The column as a named range."""
         area = f"${column.letter}${column.first}:${column.letter}${column.last}"
-        self.book.define_name(name, f"={quote_sheetname(self.name)}!{area}")
+        self.define(name, area)
         return replace(column, name=name)
+
+    def print_rows(self, last_column: int) -> None:
+        """Print the rows so far, each stretch between those left out from a new page on."""
+        areas, first = [], 0
+        for start, end in [*sorted(self.unprinted), (self.row, self.row)]:
+            if start > first:
+                areas.append((first, start - 1))
+            first = max(first, end + 1)
+        if len(areas) == 1:
+            self.page.sheet.print_area(areas[0][0], 0, areas[0][1], last_column)
+            return
+        sheet = quote_sheetname(self.name)
+        self.book.define_name(f"{sheet}!_xlnm.Print_Area", "=" + ",".join(
+            f"{sheet}!$A${a + 1}:${letters(last_column)}${b + 1}" for a, b in areas))
+
+    def define(self, name: str, area: str) -> None:
+        """Name an area of this sheet."""
+        self.book.define_name(name, f"={quote_sheetname(self.name)}!{area}")
 
 
 def tidy(text: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.engine import EngineProfile
@@ -15,17 +15,18 @@ from planner.workbook import words
 from planner.workbook.layout import number, set_up
 from planner.workbook.live import fleet, inputs
 from planner.workbook.live.board import Board
-from planner.workbook.live.expr import X, most, when, whole
+from planner.workbook.live.expr import X, most, when, whole, x
 from planner.workbook.live.kept import kept_option
 from planner.workbook.live.onepool import Load
-from planner.workbook.live.option import Demand, OptionCells, OptionSheet, PoolPlan
+from planner.workbook.live.option import OptionSheet
+from planner.workbook.live.pools import Demand, OptionCells, PoolPlan
 from planner.workbook.plan import Plan, Row
 
 MOST_LIVE = 2
 """Options that get a sheet: the recommended one and the runner-up."""
 SHEET = "Operating points {place}"
-LIVE_SETUPS = ("colocated", "chunked", "disaggregated")
-OPTION_WIDTHS = (44, 14, 16, 14, 14, 14, 14, 14)
+LIVE_SETUPS = ("static", "colocated", "chunked", "disaggregated")
+OPTION_WIDTHS = (40, 14, 13, 13, 12, 12, 12, 12)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,10 +80,9 @@ def sources(plan: Plan) -> list[Source]:
 
 def _covered(plan: Plan, option: Row) -> bool:
     """Whether formulas cover an option from its lengths to its latencies."""
-    request, slo = plan.request, {t.metric for t in plan.targets()}
+    request = plan.request
     return not (option.get("setup") not in LIVE_SETUPS or request.get("speculative")
-                or (request.get("fidelity") or "operator") != "operator" or "itl" in slo
-                or (option.get("setup") == "disaggregated" and "e2e" in slo))
+                or (request.get("fidelity") or "operator") != "operator")
 
 
 def _deployments(plan: Plan, option: Row) -> list[tuple[str, Deployment]]:
@@ -152,6 +152,7 @@ class Builder:
         name = SHEET.format(place=source.place)
         board = self.board(name)
         set_up(board.page, plan.name, name)
+        board.page.sheet.set_portrait()
         board.page.widths(OPTION_WIDTHS)
         board.page.sheet.set_column(len(OPTION_WIDTHS), 80, 14)
         board.page.sheet.freeze_panes(1, 1)
@@ -169,15 +170,26 @@ class Builder:
             each = float(deployment.layout.gpus)
             limit = board.line(f"Replicas of {role}, at most",
                                whole(room / each) - cells.spares, "", "", "count")
-            pools.append(self._pool(role, deployment, document, cells, rate, limit))
+            pool = self._pool(role, deployment, document, cells, rate, limit)
+            pools.append(self._valued(pool, source, cells))
         if source.whole:
             demand = Demand(cells.prompt, cells.output, cells.hit, cells.targets,
-                            cells.whole_level)
+                            cells.whole_level, cells.spares, room)
             made = OptionSheet(board, str(option["setup"]), source.place, demand, pools).write()
         else:
             made = kept_option(board, plan, option, pools, cells, source.place)
-        board.page.sheet.print_area(0, 0, board.row, len(OPTION_WIDTHS) - 1)
+        board.print_rows(len(OPTION_WIDTHS) - 1)
         return made
+
+    def _valued(self, pool: PoolPlan, source: Source, cells: inputs.InputCells) -> PoolPlan:
+        """The pool with what one of its GPUs costs and counts in the objective."""
+        prices = [cells.prices.get((source.place, str(p["gpu"]))) for p in source.option["pools"]]
+        known = all(p is not None and not isinstance(p.value, str) for p in prices)
+        price = cells.prices.get((source.place, pool.deployment.gpu.slug))
+        usd = price if known and price is not None else x(0.0)
+        worth = {"cost": usd if known else x(1.0), "power": pool.hardware.gpu["tdp_w"]}
+        return replace(pool, price=usd, worth=worth.get(
+            str(self.plan.request.get("objective") or "cost"), x(1.0)))
 
     def _pool(self, role: str, deployment: Deployment, document: Row, cells: inputs.InputCells,
               rate: X, limit: X) -> PoolPlan:

@@ -72,8 +72,8 @@ def _array(e: X) -> X:
 def _line(board: Board, label: str, now: Any, bound: Any, test: X, note: str) -> None:
     page, row = board.page, board.row
     page.write(row, 0, label, "cell", "text")
-    page.write(row, 1, now, "cell", "general")
-    page.write(row, 2, bound, "cell", "general")
+    page.write(row, 1, now, "cell", "fraction")
+    page.write(row, 2, bound, "cell", "fraction")
     board.put(row, 3, test, "cell", "rank")
     page.write(row, 4, note, "cell", "text")
     page.height(row, max(lines(note, WIDTHS[4]), lines(label, WIDTHS[0])))
@@ -125,15 +125,15 @@ def _checks(plan: Plan, inputs: InputCells, fleets: dict[int, FleetCells]) -> An
 def _targets(plan: Plan, found: FleetCells) -> Any:
     """Each target against what the sheet of the option finds at the peak."""
     seen = found.option.seen
-    names = {"ttft": ("first token", seen.ttft), "tpot": ("time per token", seen.tpot),
-             "e2e": ("whole request", seen.e2e)}
+    names = {"ttft": ("first token", seen.ttft[1]), "tpot": ("time per token", seen.tpot[1]),
+             "itl": ("gap between tokens", seen.itl), "e2e": ("whole request", seen.e2e[1])}
     for target in plan.targets():
-        if target.metric not in names:
+        label, value = names[target.metric]
+        if value is None:
             continue
-        label, values = names[target.metric]
         limit = X(f"in_{target.metric}_ms", target.limit_ms)
-        yield (f"Recommended: {label} at its percentile [ms]", 1000.0 * values[1], limit,
-               when(is_number(limit), when(1000.0 * values[1] <= limit * 1.001, 1.0, 0.0), 1.0),
+        yield (f"Recommended: {label} at its percentile [ms]", 1000.0 * value, limit,
+               when(is_number(limit), when(1000.0 * value <= limit * 1.001, 1.0, 0.0), 1.0),
                "within the target")
 
 

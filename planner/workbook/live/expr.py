@@ -7,7 +7,9 @@ stands for the row of the cell and ``{p}`` for the row above it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,8 @@ ATOM, POWER, PRODUCT, SUM, COMPARE = 9, 4, 3, 2, 1
 """How tightly the outermost operator of a text binds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class X:
-    """A formula and its value.
+    """A formula and its value; not changed once made.
 
     Attributes
     ----------
@@ -31,71 +32,75 @@ class X:
         How tightly the outermost operator binds.
     """
 
-    text: str
-    value: Any
-    binds: int = ATOM
+    __slots__ = ("binds", "text", "value")
+
+    def __init__(self, text: str, value: Any, binds: int = ATOM) -> None:
+        self.text, self.value, self.binds = text, value, binds
 
     def at(self, level: int) -> str:
         """The text, in brackets where it binds less than ``level``."""
         return self.text if self.binds >= level else f"({self.text})"
 
     def __add__(self, other: Any) -> X:
-        o = x(other)
+        o = other if other.__class__ is X else x(other)
         return X(f"{self.at(SUM)}+{o.at(SUM)}", self.value + o.value, SUM)
 
     def __radd__(self, other: Any) -> X:
         return x(other) + self
 
     def __sub__(self, other: Any) -> X:
-        o = x(other)
+        o = other if other.__class__ is X else x(other)
         return X(f"{self.at(SUM)}-{o.at(SUM + 1)}", self.value - o.value, SUM)
 
     def __rsub__(self, other: Any) -> X:
         return x(other) - self
 
     def __mul__(self, other: Any) -> X:
-        o = x(other)
+        o = other if other.__class__ is X else x(other)
         return X(f"{self.at(PRODUCT)}*{o.at(PRODUCT)}", self.value * o.value, PRODUCT)
 
     def __rmul__(self, other: Any) -> X:
         return x(other) * self
 
     def __truediv__(self, other: Any) -> X:
-        o = x(other)
+        o = other if other.__class__ is X else x(other)
         return X(f"{self.at(PRODUCT)}/{o.at(PRODUCT + 1)}", _divided(self.value, o.value), PRODUCT)
 
     def __rtruediv__(self, other: Any) -> X:
         return x(other) / self
 
     def __pow__(self, other: Any) -> X:
-        o = x(other)
+        o = other if other.__class__ is X else x(other)
         return X(f"{self.at(ATOM)}^{o.at(ATOM)}", self.value ** o.value, POWER)
 
     def __le__(self, other: Any) -> X:
-        return self._compared("<=", other, np.less_equal)
+        return self._compared("<=", other, operator.le)
 
     def __lt__(self, other: Any) -> X:
-        return self._compared("<", other, np.less)
+        return self._compared("<", other, operator.lt)
 
     def __ge__(self, other: Any) -> X:
-        return self._compared(">=", other, np.greater_equal)
+        return self._compared(">=", other, operator.ge)
 
     def __gt__(self, other: Any) -> X:
-        return self._compared(">", other, np.greater)
+        return self._compared(">", other, operator.gt)
 
     def is_(self, other: Any) -> X:
         """Whether two values are equal (``==`` stays the comparison of objects)."""
-        return self._compared("=", other, np.equal)
+        return self._compared("=", other, operator.eq)
 
     def _compared(self, sign: str, other: Any, how: Any) -> X:
-        o = x(other)
+        o = other if other.__class__ is X else x(other)
         return X(f"{self.at(SUM)}{sign}{o.at(SUM)}", how(self.value, o.value) * 1.0, COMPARE)
 
 
 def _divided(a: Any, b: Any) -> Any:
     """``a / b``, 0 where a spreadsheet would show an error (such cells are guarded by IF)."""
-    if isinstance(b, float) and not np.ndim(a):
-        return a / b if b else 0.0
+    if b.__class__ is float:
+        if not b:
+            return a * 0.0
+        if a.__class__ is float:
+            return a / b
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.asarray(np.divide(a, b))
     return np.where(np.isfinite(found), found, 0.0)
@@ -109,10 +114,12 @@ def x(value: Any) -> X:
     >>> x(0.000001).text
     '1E-06'
     """
-    if isinstance(value, X):
-        return value
-    text = repr(float(value)).upper().removesuffix(".0")
-    return X(text, value * 1.0, ATOM if value >= 0 else SUM)
+    return value if value.__class__ is X else _constant(float(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _constant(value: float) -> X:
+    return X(repr(value).upper().removesuffix(".0"), value, ATOM if value >= 0 else SUM)
 
 
 def words(text: str) -> X:
@@ -128,6 +135,8 @@ def _call(name: str, value: Any, *args: X) -> X:
 def exp(a: Any) -> X:
     """e to the power of ``a``."""
     a = x(a)
+    if a.value.__class__ is float:
+        return _call("EXP", math.exp(min(a.value, 700.0)), a)
     return _call("EXP", np.exp(np.minimum(a.value, 700.0)), a)
 
 
@@ -140,12 +149,12 @@ def ln(a: Any) -> X:
 def sqrt(a: Any) -> X:
     """Square root."""
     a = x(a)
-    return _call("SQRT", np.sqrt(a.value), a)
+    return _call("SQRT", (math.sqrt if a.value.__class__ is float else np.sqrt)(a.value), a)
 
 
 def absolute(a: X) -> X:
     """Size of a number, row by row."""
-    return _call("ABS", np.abs(a.value), a)
+    return _call("ABS", abs(a.value), a)
 
 
 def whole(a: Any) -> X:
@@ -173,26 +182,29 @@ def as_number(a: X) -> X:
 def most(*args: Any) -> X:
     """Largest of single values, row by row."""
     found = [x(a) for a in args]
-    value = found[0].value
-    for a in found[1:]:
-        value = np.maximum(value, a.value)
-    return _call("MAX", value, *found)
+    return _call("MAX", _folded(found, max, np.maximum), *found)
 
 
 def least(*args: Any) -> X:
     """Smallest of single values, row by row."""
     found = [x(a) for a in args]
+    return _call("MIN", _folded(found, min, np.minimum), *found)
+
+
+def _folded(found: list[X], one: Any, many: Any) -> Any:
+    """A function of two values over all of them: of single ones, or of rows."""
     value = found[0].value
     for a in found[1:]:
-        value = np.minimum(value, a.value)
-    return _call("MIN", value, *found)
+        single = value.__class__ is float and a.value.__class__ is float
+        value = one(value, a.value) if single else many(value, a.value)
+    return value
 
 
 def when(test: X, yes: Any, no: Any) -> X:
     """``yes`` where the test holds, else ``no``."""
     a, b = (v if isinstance(v, X) else words(v) if isinstance(v, str) else x(v)
             for v in (yes, no))
-    if np.ndim(test.value):
+    if test.value.__class__ is np.ndarray:
         value = np.where(test.value > 0, a.value, b.value)
     else:
         value = a.value if test.value else b.value

@@ -9,7 +9,7 @@ from planner.workbook.layout import Page, set_up
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, both, least, most, round_up, when, whole, x
 from planner.workbook.live.inputs import InputCells
-from planner.workbook.live.option import OptionCells, PoolCells
+from planner.workbook.live.pools import OptionCells, PoolCells
 from planner.workbook.plan import Plan
 
 NAME = "Fleet & cost"
@@ -138,6 +138,8 @@ def _one(s: Sheet, place: int, rank: int, inputs: InputCells, option: OptionCell
             "rate over the highest rate", "percent1", f"{role}_load_{r}")
         per_region, replicas = per_region + gpus, replicas + both_
         kinds.setdefault(pool.plan.deployment.gpu.slug, []).append((pool, both_))
+    region = s.put(place, "GPUs of one region", per_region, "", "spares included", "count")
+    tests.append(region <= whole(inputs.max_gpus / most(inputs.regions, 1.0)))
     holds = s.put(place, "Holds the targets", when(both(*tests), 1.0, 0.0), "1 = yes", "", "count",
                   f"holds_{r}")
     total_replicas = s.put(place, "Replicas, all regions", when(
@@ -182,11 +184,12 @@ def _nodes(s: Sheet, place: int, pools: list[tuple[PoolCells, X]], r: str) -> X:
         if not turn and len(ordered) > 1:
             full = s.put(place, f"{role.capitalize()} pool: nodes filled", when(
                 rest > 0.0, whole(count / fit), 0.0), "", "", "count", f"{role}_full_{r}")
-            gap = s.put(place, f"{role.capitalize()} pool: gap in each", node - fit * rest, "",
-                        "GPUs", "count", f"{role}_gap_{r}")
+            gap = s.put(place, f"{role.capitalize()} pool: gap in each", when(
+                rest > 0.0, node - fit * rest, 0.0), "", "GPUs", "count", f"{role}_gap_{r}")
+            over = count - full * fit
             last = s.put(place, f"{role.capitalize()} pool: gap in the last", when(
-                count - full * fit > 0.0, node - (count - full * fit) * rest, 0.0), "", "GPUs",
-                "count", f"{role}_last_{r}")
+                both(rest > 0.0, over > 0.0), node - over * rest, 0.0), "", "GPUs", "count",
+                f"{role}_last_{r}")
     return found
 
 

@@ -59,6 +59,7 @@ def forecast(board: Board, title: str, inputs: InputCells, fleets: dict[int, Fle
     """Months 0 to 36: the load, GPUs and money of each option."""
     page = board.page
     set_up(page, title, FORECAST, pages_high=1)
+    page.sheet.set_portrait()
     page.widths((9, 13, *(15,) * 6))
     labels = ["Month", "Requests per second [1/s]"]
     for rank in fleets:
@@ -110,7 +111,7 @@ def _chart(board: Board, fleets: dict[int, FleetCells], columns: list[int], row:
                 "line": {"color": NAVY if place == 0 else SERIES[2], "width": 2}})
         style_chart(chart, f"{title} by month", "Month", title, form)
         chart.set_legend({"position": "bottom"})
-        chart.set_size({"width": 400, "height": 300})
+        chart.set_size({"width": 370, "height": 300})
         page.sheet.insert_chart(row + count + 1, 4 * turn, chart, {
             "x_offset": 4, "description": f"Line chart of {title} by month for the recommended "
             "option and the runner-up; the figures are in the table above"})

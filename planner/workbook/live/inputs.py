@@ -13,7 +13,7 @@ from planner.units import bytes_to_gb, bytes_to_gib, s_to_ms
 from planner.workbook import words
 from planner.workbook.layout import clean, lines, number
 from planner.workbook.live.board import Board
-from planner.workbook.live.expr import X, as_number, both, is_number, when, x
+from planner.workbook.live.expr import X, as_number, both, is_number, most, when, x
 from planner.workbook.live.lengths import LengthInputs
 from planner.workbook.live.onepool import NEVER_S, Targets
 from planner.workbook.live.step import Hardware
@@ -22,6 +22,8 @@ from planner.workload import MAX_P95_OVER_MEAN, Z95, Lengths
 
 NAME = "Inputs"
 WIDTHS = (30, 13, 16, 31, 26, 11, 60)
+SHOWN_AT = 90.0
+"""Percentile at which a latency without a target is shown."""
 HEADER = ("Input", "Value", "Unit", "Cell name", "Source", "As of", "Note")
 GPU_FIELDS = (
     ("memory_gib", "Memory", "GiB", lambda g: bytes_to_gib(g.memory_bytes)),
@@ -125,7 +127,7 @@ class InputSheet:
         page.height(row, max(lines(clean(text), WIDTHS[column] - 1.0) for column, text in
                              ((0, label), (4, source), (6, note))))
         if isinstance(value, X):
-            cell = self.board.put(row, 1, value, "cell", "general" if style == "figure" else style,
+            cell = self.board.put(row, 1, value, "cell", "fraction" if style == "figure" else style,
                                   name=name)
         else:
             shown = "n/a" if value is None else value
@@ -288,8 +290,7 @@ def _length(s: InputSheet, plan: Plan, which: str, title: str) -> LengthInputs:
 
 def _targets(s: InputSheet, plan: Plan, output: LengthInputs) -> tuple[Targets, X]:
     """Limits and levels; a metric without a target says n/a and is not checked."""
-    found = plan.targets()
-    common = found[0].percentile if found else 90.0
+    common = _common_percentile(plan)
     level = between(1, 99.99, "Percentile", "Per cent of the requests, 1 to 99.99.")
     all_ = s.line("Percentile", common, "% of requests", "in_percentile", "figure", "request", "",
                   "share of requests that must hold the targets", level)
@@ -305,23 +306,34 @@ def _targets(s: InputSheet, plan: Plan, output: LengthInputs) -> tuple[Targets, 
                       f"in_{metric}_ms", "figure", "request", "",
                       "a number sets a target" if target is None else
                       "type n/a for no target", None)
-        own = target.percentile if target is not None else 90.0
         name = f"in_{metric}_percentile"
-        if own == common:
-            at = s.line(f"{label}, percentile", all_, "% of requests", name, "figure",
-                        "the percentile above", "", "")
+        if target is None or target.percentile == common:
+            at = s.line(f"{label}, percentile", when(is_number(cell), all_, SHOWN_AT),
+                        "% of requests", name, "figure", "the percentile above", "",
+                        f"{SHOWN_AT:g} without a target")
         else:
-            at = s.line(f"{label}, percentile", own, "% of requests", name, "figure",
-                        "request" if target is not None else "no target: shown at this one", "",
-                        "", level)
+            at = s.line(f"{label}, percentile", target.percentile, "% of requests", name, "figure",
+                        "request", "", "", level)
         never = x(NEVER_S)
         limit_s[metric] = when(is_number(cell), as_number(cell) / 1000.0, never)
         level_of[metric] = at / 100.0
-    limit_s["tpot"] = when(output.mean > 1.0, limit_s["tpot"], x(NEVER_S))
+    for metric in ("tpot", "itl"):
+        if metric in limit_s:  # answers of one token have no time between tokens
+            limit_s[metric] = when(most(output.mean, output.p95) > 1.0, limit_s[metric],
+                                   x(NEVER_S))
     whole = level_of.get("e2e", x(0.9))
     return Targets(
         limit_s["ttft"], level_of["ttft"], limit_s["tpot"], level_of["tpot"],
         limit_s.get("e2e"), level_of.get("e2e"), limit_s.get("itl"), level_of.get("itl")), whole
+
+
+def _common_percentile(plan: Plan) -> float:
+    """The percentile of the request; where each target has its own, the default if one has it."""
+    stated = number((plan.request.get("slo") or {}).get("percentile"))
+    if stated is not None:
+        return float(stated)
+    levels = [t.percentile for t in plan.targets()]
+    return SHOWN_AT if SHOWN_AT in levels or not levels else float(levels[0])
 
 
 def _money(s: InputSheet, plan: Plan, priced: list[tuple[int, Row]], cells: InputCells) -> None:

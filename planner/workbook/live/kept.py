@@ -9,7 +9,7 @@ from planner.workbook.layout import number, write_table
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, round_up, when, x
 from planner.workbook.live.inputs import InputCells
-from planner.workbook.live.option import OptionCells, PoolCells, PoolPlan
+from planner.workbook.live.pools import OptionCells, PoolCells, PoolPlan
 from planner.workbook.live.search import Asked
 from planner.workbook.live.seen import LEVELS, Seen
 from planner.workbook.live.sizing import Found
@@ -40,7 +40,8 @@ def kept_option(board: Board, plan: Plan, option: Row, pools: list[PoolPlan], ce
             count <= pool.load.limit, count, 0.0), "", "rate over the planned rate of a replica",
             "count", name=f"replicas_found_{role}_{place}")
         nothing = Asked(0, x(0.0), x(0.0))
-        made.append(PoolCells(pool, Found(replicas, capacity, nothing, nothing), None, share))
+        found = Found(replicas, capacity, nothing, nothing, count)
+        made.append(PoolCells(pool, found, None, share))
     seen = _seen(board, plan, option, place)
     _points(board, plan, option)
     return OptionCells(made, seen, x(float(option["pools"][-1].get("batch_size") or 1)))

@@ -114,8 +114,9 @@ def write(board: Board, title: str, prompt: LengthInputs, output: LengthInputs
         tokens, share, reached = one
         mean = board.line(f"{name}: mean", total(share.all * tokens.all), "tokens")
         second = board.line(f"{name}: mean of squares",
-                            total(share.all * square(tokens.all)), "tokens²")
-        third = board.line(f"{name}: mean of cubes", total(share.all * tokens.all ** 3), "tokens³")
+                            total(share.all * square(tokens.all)), "tokens²", "", "count")
+        third = board.line(f"{name}: mean of cubes", total(share.all * tokens.all ** 3),
+                           "tokens³", "", "science")
         made.append(LengthRows(tokens, share, reached, mean, second, third))
         board.row = keep
     return made[0], made[1]

@@ -175,19 +175,19 @@ class Tables:
     def prompts(self, batch: float = 1.0, free: int = 8) -> None:
         """Prefill of each row of the prompt lengths, beside them."""
         s, self.free = self.step, free
-        self.new = self._beside("New [tokens]", most(self.prompt.tokens.each * (1.0 - self.hit),
+        self.new = self.beside("New [tokens]", most(self.prompt.tokens.each * (1.0 - self.hit),
                                                      1.0), "one")
-        cached = self._beside("Cached [tokens]", self.prompt.tokens.each - self.new.each, "one")
+        cached = self.beside("Cached [tokens]", self.prompt.tokens.each - self.new.each, "one")
         rows = self.new.each if batch == 1 else self.new.each * batch
-        filled = self._beside("Filled rows", s.filled(rows), "one")
-        self.prefill = self._beside("Prefill [s]", self._prefill(
+        filled = self.beside("Filled rows", s.filled(rows), "one")
+        self.prefill = self.beside("Prefill [s]", self._prefill(
             rows, self.new.each, cached, filled, batch), "six")
         engine = s.hardware.engine
         alone = self._alone()
-        self.lag = self._beside(
+        self.lag = self.beside(
             "Beside the prefill [s]", engine["request_ms"] * 0.001 + engine["first_steps"] * alone
             + engine["prompt_token_us"] * 1e-6 * self.prompt.tokens.each, "six")
-        self.first = self._beside("First token, idle [s]", self.prefill.each
+        self.first = self.beside("First token, idle [s]", self.prefill.each
                                   * engine["ttft_scale"] + self.lag.each, "six")
 
     def _alone(self) -> X:
@@ -201,7 +201,8 @@ class Tables:
         return b.line("Decode step of one sequence", seconds + s.per_decode() + s.fixed, "s", "",
                       "six")
 
-    def _beside(self, label: str, e: X, style: str) -> Column:
+    def beside(self, label: str, e: X, style: str) -> Column:
+        """A column beside the rows of the prompts."""
         b, row = self.board, self.prompt.tokens.first - 1
         made = b.down(row, self.free, e, len(self.prompt.tokens.value), "cell", style)
         b.page.write(row - 1, self.free, label, "count", "header")
@@ -213,13 +214,13 @@ class Tables:
         seconds = s.weights_time(filled.each, s.filled(x(batch)))
         for one in s.experts:
             hit, per = s.expert_seconds(one, rows)
-            hit_c = self._beside("Experts touched", hit, "three")
-            per_c = self._beside("Rows of each", X(per.text.replace(hit.text, hit_c.each.text),
+            hit_c = self.beside("Experts touched", hit, "three")
+            per_c = self.beside("Rows of each", X(per.text.replace(hit.text, hit_c.each.text),
                                                    per.value), "one")
             seconds = seconds + s.expert_time(one, rows, hit_c.each, per_c.each)
         pairs, kept = [], []
         for one_stream in s.streams:
-            pairs.append(self._beside("Query-entry pairs", prefill_pairs(
+            pairs.append(self.beside("Query-entry pairs", prefill_pairs(
                 one_stream.stream, each, cached.each), "count").each)
             kept.append(kept_entries(one_stream.stream, cached.each))
         if s.streams:
@@ -244,11 +245,13 @@ class Tables:
         b.row += 1
         row = b.row
         self.cap = b.named(b.values_down(row, 0, caps, "cell", "count"), f"limit_{self.tag}")
-        self.cap_step = self._steps(row, 1, self.cap, scale)
+        self.cap_step = self.steps(row, 1, self.cap, scale)
         if self.budget is not None:
             self._mixed(row, caps)
         b.row = row + len(caps)
-        b.heading("Batch sizes", "A row is a batch size, or several with alike step times.")
+        b.unprinted.append((b.row + 1, b.row + 4 + len(ends)))
+        b.heading("Batch sizes", "A row is a batch size, or several with alike step times. "
+                  "Not printed.")
         b.columns(["Up to batch size", "Sizes in the row", "Batch size"])
         b.row += 1
         row = b.row
@@ -257,7 +260,7 @@ class Tables:
         self.n = b.named(b.down(row, 2, self.end.each - (self.width.each - 1.0) / 2.0, len(ends),
                                 "cell", "fraction"), f"n_{self.tag}")
         caps_free = self.cap_free
-        made = self._steps(row, 3, self.n, scale)
+        made = self.steps(row, 3, self.n, scale)
         self.seconds = b.named(made, f"step_{self.tag}")
         self.extra_free = self.cap_free
         self.cap_free = caps_free
@@ -277,7 +280,7 @@ class Tables:
         self.extra_free += 1
         return made
 
-    def _steps(self, row: int, first: int, n: Column, scale: X | None) -> Column:
+    def steps(self, row: int, first: int, n: Column, scale: X | None) -> Column:
         """Columns of a decode step over the rows of ``n``; the last is its time."""
         b, s, count = self.board, self.step, len(n.value)
         at = first

@@ -26,6 +26,7 @@ def figures(plan: Plan, fleets: dict[int, FleetCells], ranks: dict[int, Any]) ->
             "usd_per_million_output_tokens": found.parts.get("output"),
             "usd_per_request": found.parts.get("request"), "power_kw": found.power,
             "ttft": 1000.0 * seen.ttft[1], "tpot": 1000.0 * seen.tpot[1],
+            "itl": None if seen.itl is None else 1000.0 * seen.itl,
             "e2e": 1000.0 * seen.e2e[1]}
         cells = {name: e for name, e in figures_.items() if e is not None}
         room = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
@@ -25,6 +27,7 @@ from planner.workbook.live.expr import (
     normal,
     pick,
     place_below,
+    round_up,
     sqrt,
     square,
     total,
@@ -34,12 +37,15 @@ from planner.workbook.live.expr import (
 )
 from planner.workbook.live.onepool import (
     FAR,
+    NEVER_S,
     Tables,
     Targets,
     Wait,
     rank_wait,
 )
 
+SIDE = 24
+"""Columns from those of a rate to its second and third ones."""
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
 LEAST_WEIGHT = 1e-300
@@ -57,6 +63,8 @@ class Asked:
     cv2: X
     cells: dict[str, X] = field(default_factory=dict)
     wait: Wait | None = None
+    own_wait: X | None = None
+    """Mean wait [s] for the prefill alone (prefill pools)."""
     alone: tuple[X, X, X] | None = None
     """Chance, gamma shape and scale of the wait for the prefill alone."""
     shape: X = field(default_factory=lambda: x(1.0))
@@ -79,15 +87,15 @@ class Scalars:
 class Rows:
     """Rows of labelled scalars to the right of the tables."""
 
-    def __init__(self, tables: Tables, top: int) -> None:
-        self.board, self.top = tables.board, top
+    def __init__(self, tables: Tables, top: int, far: int = FAR) -> None:
+        self.board, self.top, self.far = tables.board, top, far
         self.known: dict[str, int] = {}
 
     def board_put(self, label: str, column: int, e: X) -> X:
         """Write one cell."""
         if label not in self.known:
             self.known[label] = self.top + len(self.known)
-            self.board.page.write(self.known[label], FAR, label, "short")
+            self.board.page.write(self.known[label], self.far, label, "short")
         return self.board.put(self.known[label], column, e, "general")
 
 
@@ -132,7 +140,14 @@ class Chain:
         self.slow_targets, self.wire = slow, wire
         self.logs: Column | None = None
         self.middles: Column | None = None
+        self.at_peak: dict[str, Any] = {}
         self._prepare()
+
+    def with_targets(self, targets: Targets, rows: Rows) -> Chain:
+        """The same chain asked for other targets, its columns elsewhere."""
+        other = copy(self)
+        other.targets, other.rows = targets, rows
+        return other
 
     # -- columns that every rate shares -----------------------------------------------------------
 
@@ -155,9 +170,12 @@ class Chain:
         self.ceiling = b.named(put("Most requests per second [1/s]", request, "three"),
                                f"most_{t.tag}")
         if self.slow_targets:
-            order = (np.arange(count) % SLOW_STRIDE == 0) * 1.0
+            asked = np.arange(count) % SLOW_STRIDE == 0
+            slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
+                           is not None)) < NEVER_S
             self.asked = put("Asked with whole-request targets", X(
-                f"1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0)", order), "count")
+                f"IF({slow.text},1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0),1)",
+                np.where(slow.value > 0, asked, True) * 1.0), "count")
         if self.kind != "chunked":
             each = ln(t.seconds.each / t.n.each)
             gain = t.width.each * each
@@ -247,7 +265,8 @@ class Chain:
             part = (t.width.all - 1.0) / (2.0 * t.width.all)
             return t.width.all * exp(c["logs"] - part * (c["logs"] - c["before"]) - c["top"])
         assert self.middles is not None
-        return t.width.all * exp((t.n.all * c["log"] + self.middles.all) / c["peak"] - c["top"])
+        scaled = (t.n.all * c["log"] + self.middles.all) / c["peak"] - c["top"]
+        return t.width.all * exp((t.end.all <= t.step.memory_cap) * scaled)
 
     def tpot(self, one: Asked) -> X:
         """Time per output token of each row of batch sizes, as ranges."""
@@ -283,46 +302,64 @@ class Chain:
         return sqrt(found)
 
     def _limit(self, put: Scalars, one: Asked) -> X:
-        """Largest batch limit that keeps up and holds TPOT."""
-        t, c = self.tables, one.cells
-        per = t.extra["per_token"].all if self.kind == "chunked" else None
-        every = t.extra["closed"].all if self.kind == "chunked" else None
-        tpot, late = self.tpot(one), self.late(one, t.seconds.all, per, every)
-        level = self.targets.tpot_level - BARELY
-        good = normal((self.targets.tpot - tpot - late)
-                      / self.sigma(one, tpot, per, t.variance.all, late))
-        surplus = self.weights(one) * t.n.all / tpot * (good - level)
-        caps, step = t.cap.each, t.cap_step.each
-        rate = self.ceiling.letter + "{r}"
-        tests = [caps <= self._most_sequences(), one.rate < X(f"${rate}", self.ceiling.value)]
-        if self.kind == "chunked":
-            tests.append(c["demand"] * t.extra["cap_closed"].each < 1.0)
-        open_e = both(*tests)
-        if self.kind == "chunked":
-            per_c: X | None = t.extra["cap_per_token"].each
-            each_c: X | None = t.extra["cap_closed"].each
-            mine = step / self.left(one, t.extra["cap_per_token"].each)
-            weight = exp(pick_each(c["logs"], self.place) - c["top"])
-        else:
-            per_c = each_c = None
-            mine = step if self.kind == "decode" else step / c["slow"]
-            weight = exp((caps * c["log"] + self.limit_logs.each) / c["peak"] - c["top"])
-        util = (one.rate * t.output.mean * mine / caps) ** (1.0 / c["peak"])
-        held = np.where(open_e.value > 0, util.value, 0.5)
-        ratio = X(util.text, held, util.binds)
-        late = self.late(one, step, per_c, each_c)
-        waiting = weight * caps / mine * ratio / (1.0 - ratio) * (normal(
-            (self.targets.tpot - mine - late) / self.sigma(one, mine, per_c, None, late)) - level)
-        inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{surplus.at(3)})",
-                   self.below @ np.nan_to_num(surplus.value))
-        e = when(open_e, inside + waiting, -1.0)
-        made = t.board.down(t.cap.first - 1, one.column, e, len(t.cap.value), "general")
-        allowed = 1.0 * (made.all >= 0.0)
+        """Largest batch limit that keeps up and holds TPOT (and gaps, where they are TPOT)."""
+        t, targets = self.tables, self.targets
+        open_e = self._open_limits(one)
+        share, ratio, mine, weight = self._tails(one, open_e)
+        allowed = 1.0 * (self._held(one, one.column, open_e, (share, ratio, mine), targets.tpot,
+                                    targets.tpot_level).all >= 0.0)
         if self.slow_targets:
             allowed = allowed * self.asked.all
         if self.kind == "decode":
             allowed = allowed * self._hardly_waits(one, weight, ratio, open_e)
+            if targets.itl is not None and targets.itl_level is not None:
+                allowed = allowed * (self._held(
+                    one, one.column + 2 * SIDE, open_e, (share, ratio, mine), targets.itl,
+                    targets.itl_level).all >= 0.0)
         return highest(t.cap.all * allowed)
+
+    def _open_limits(self, one: Asked) -> X:
+        """Limits that the memory holds and that keep up with the rate."""
+        t, c, caps = self.tables, one.cells, self.tables.cap.each
+        rate = X(f"${self.ceiling.letter}{{r}}", self.ceiling.value)
+        tests = [caps <= self._most_sequences(), one.rate < rate]
+        if self.kind == "chunked":
+            tests.append(c["demand"] * t.extra["cap_closed"].each < 1.0)
+        return both(*tests)
+
+    def _tails(self, one: Asked, open_e: X) -> tuple[X, X, X, X]:
+        """Of the state past each limit: tokens over its weight, ratio, TPOT [s], weight."""
+        t, c, caps, step = self.tables, one.cells, self.tables.cap.each, self.tables.cap_step.each
+        if self.kind == "chunked":
+            mine = step / self.left(one, t.extra["cap_per_token"].each)
+            weight = exp(pick_each(c["logs"], self.place) - c["top"])
+        else:
+            mine = step if self.kind == "decode" else step / c["slow"]
+            weight = exp((caps * c["log"] + self.limit_logs.each) / c["peak"] - c["top"])
+        util = (one.rate * t.output.mean * mine / caps) ** (1.0 / c["peak"])
+        ratio = X(util.text, np.where(open_e.value > 0, util.value, 0.5), util.binds)
+        return weight * caps / mine * ratio / (1.0 - ratio), ratio, mine, weight
+
+    def _held(self, one: Asked, column: int, open_e: X, tail: tuple[X, X, X], limit: X, level: X
+              ) -> Column:
+        """For each limit, tokens within a time per token minus those that must be."""
+        t, (waiting, _, mine) = self.tables, tail
+        chunked = self.kind == "chunked"
+        per = t.extra["per_token"].all if chunked else None
+        every = t.extra["closed"].all if chunked else None
+        tpot, late = self.tpot(one), self.late(one, t.seconds.all, per, every)
+        least_share = level - BARELY
+        good = normal((limit - tpot - late)
+                      / self.sigma(one, tpot, per, t.variance.all, late))
+        surplus = self.weights(one) * t.n.all / tpot * (good - least_share)
+        per = t.extra["cap_per_token"].each if chunked else None
+        late = self.late(one, t.cap_step.each, per, t.extra["cap_closed"].each if chunked else None)
+        last = waiting * (normal((limit - mine - late)
+                                 / self.sigma(one, mine, per, None, late)) - least_share)
+        inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{surplus.at(3)})",
+                   self.below @ np.nan_to_num(surplus.value))
+        e = when(open_e, inside + last, -1.0)
+        return t.board.down(t.cap.first - 1, column, e, len(t.cap.value), "general")
 
     def _most_sequences(self) -> X:
         t = self.tables
@@ -338,7 +375,7 @@ class Chain:
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= ADMISSION_SHARE), 0.0)
-        made = t.board.down(t.cap.first - 1, one.column + 24, e, len(t.cap.value), "general")
+        made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value), "general")
         return made.all
 
     def _at_limit(self, put: Scalars, one: Asked) -> None:
@@ -392,7 +429,7 @@ class Chain:
         """Wait and latency of a first token at the limit of the column."""
         t, c = self.tables, one.cells
         put = Scalars(self.rows, one.column)
-        step = self.at_running(put, one, t.seconds, "Step then [s]")
+        step = c["step"] = self.at_running(put, one, t.seconds, "Step then [s]")
         if self.kind == "colocated":
             layout = t.step.deployment.layout
             wait, c["rho"] = rank_wait(put, layout, one.rate, t.moments["service1"],
@@ -410,7 +447,8 @@ class Chain:
         t, c = self.tables, one.cells
         assert t.budget is not None
         engine = t.step.hardware.engine
-        mixed = self.at_running(put, one, t.extra["mixed"], "Step with a chunk then [s]")
+        mixed = c["mixed"] = self.at_running(put, one, t.extra["mixed"],
+                                             "Step with a chunk then [s]")
         running = least(most(c["running"], 1.0), float(t.top))
         space = put("Room then [tokens]", most(float(t.budget) - running, 1.0))
         chunk = least(space, most(t.moments["longest"], 1.0))
@@ -476,11 +514,67 @@ class Chain:
             c["whole"] = put("Share within it", self.within(one, left))
             tests.append(c["whole"] >= targets.e2e_level - BARELY)
         if targets.itl is not None and targets.itl_level is not None:
-            tests.append(self._gap(put, one) <= targets.itl)
+            tests.append(self.gap(one, targets.itl_level) <= targets.itl)
         return put("Holds", when(both(*tests), 1.0, 0.0))
 
-    def _gap(self, put: Scalars, one: Asked) -> X:
-        raise NotImplementedError
+    def gap(self, one: Asked, level: X) -> X:
+        """Gap between two tokens [s] at a level (``Continuous._gaps``): the step of the batch
+        that so many tokens come from, and the stall of a prefill where one falls into it."""
+        t, c = self.tables, one.cells
+        put = Scalars(self.rows, one.column)
+        self.reached(one, c["tpot"])
+        reached = self._tokens_so_far(one)
+        wanted = put("Tokens up to the level", (level - 1e-12) * c["tokens"])
+        rows = float(len(t.n.value))
+        place = put("Row of that token", least(total(1.0 * (reached.all < wanted)) + 1.0, rows))
+        before = put("Tokens of the rows below", when(
+            place > 1.0, pick(reached.all, most(place - 1.0, 1.0)), 0.0))
+        width = pick(t.width.all, place)
+        part = (wanted - before) / most(pick(reached.all, place) - before, LEAST_WEIGHT)
+        size = put("Batch size of that token", least(least(
+            pick(t.end.all, place) - width + round_up(most(width * least(part, 1.0), 1e-9)),
+            c["cap"]), float(t.top)))
+        at = put("Row below that batch size", least(place_below(size, t.n.all), rows - 1.0)
+                 if rows > 1 else x(1.0))
+        low, first = pick(t.n.all, at), pick(t.seconds.all, at)
+        if rows > 1:
+            part = least(most((size - low) / (pick(t.n.all, at + 1.0) - low), 0.0), 1.0)
+            first = first + part * (pick(t.seconds.all, at + 1.0) - first)
+        step = put("Its step [s]", first)
+        share, stall = self._stall(put, one, level)
+        return put("Gap between tokens [s]", step + when(level > 1.0 - share, stall, 0.0))
+
+    def _tokens_so_far(self, one: Asked) -> Column:
+        """Tokens generated up to the end of each row of batch sizes, waiting ones at the limit."""
+        t, c = self.tables, one.cells
+        weight = self.weights(one)
+        per = t.extra["per_token"].each if self.kind == "chunked" else None
+        slow = c.get("slow") if per is None else self.left(one, per)
+        tpot = t.seconds.each if slow is None else t.seconds.each / slow
+        each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self, c), weight.value,
+                                            weight.binds) * t.n.each / tpot
+        each = each + (t.end.each.is_(c["cap"])) * c["last"]
+        letter = xl_col_to_name(one.column + SIDE)
+        e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value))
+        return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value), "general")
+
+    def _stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
+        """Share of the gaps that hold a prefill, and what it adds at a level [s]."""
+        t, c = self.tables, one.cells
+        if self.kind == "chunked":
+            per = self.at_running(put, one, t.extra["per_token"], "Extra a prompt token then [s]")
+            running = least(most(c["running"], 1.0), float(t.top))
+            assert t.budget is not None
+            chunk = least(most(float(t.budget) - running, 1.0), t.moments["new"])
+            step = c["step"] / most(1.0 - c["demand"] * per, 1e-9)
+            share = put("Share of gaps with a chunk", least(c["demand"] * step / chunk, 1.0))
+            return share, put("What a chunk adds [s]", c["mixed"] - c["step"])
+        share = put("Share of gaps with a prefill", least(
+            one.rate * c["step"] / most(1.0 - c["load"], 1e-9), 1.0))
+        inside = (level - (1.0 - share)) / most(share, 1e-12)
+        below = total(1.0 * (t.prompt.reached.all < inside - 1e-12))
+        return share, put("What a prefill adds [s]", pick(
+            t.prefill.all, least(below + 1.0, float(len(t.prefill.value)))))
 
     # -- percentiles ------------------------------------------------------------------------------
 
@@ -521,3 +615,26 @@ class Chain:
             below = self.reached(one, at) < level - 1e-9
             at = put(f"Try {i} {label}", at + when(below, 1.0, -1.0) * span / float(2**i))
         return at
+
+
+def by_row(text: str, chain: Chain, cells: dict[str, X]) -> str:
+    """A formula over the batch sizes as one of a single row of them."""
+    t = chain.tables
+    pairs = [(c.all.text, c.each.text) for c in (t.width, t.n, t.end) if c.name]
+    if chain.middles is not None:
+        pairs.append((chain.middles.all.text, chain.middles.each.text))
+    for name in ("logs", "before"):
+        if name in cells:
+            first = cells[name].text.replace("$", "").split(":")[0]
+            letter = first.rstrip("0123456789")
+            pairs.append((cells[name].text, f"${letter}{{{'r' if name == 'logs' else 'p'}}}"))
+    for whole_, one in sorted(pairs, key=lambda p: -len(p[0])):
+        text = text.replace(whole_, one)
+    return text
+
+
+def mean_tpot(chain: Chain, one: Asked) -> X:
+    """E[n] over the throughput, over the states that generate [s]."""
+    t, c = chain.tables, one.cells
+    inside = (t.end.all <= c["cap"]) * chain.weights(one) * t.n.all
+    return (total(inside) + c["tail"] * c["cap"]) / c["tokens"] + c["added"]

@@ -16,6 +16,8 @@ from planner.workbook.live.expr import (
     lowest,
     most,
     normal,
+    pick,
+    place_below,
     sqrt,
     total,
     when,
@@ -24,7 +26,7 @@ from planner.workbook.live.expr import (
 )
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
-from planner.workbook.live.search import Asked, Chain
+from planner.workbook.live.search import Asked, Chain, by_row, mean_tpot
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)
 
@@ -39,12 +41,15 @@ class Seen:
         Mean, at the level of the target, at each of :data:`LEVELS`.
     running : X
         Sequences that decode at once on a replica.
+    itl : X, optional
+        Gap between tokens at the level of its target.
     """
 
     ttft: list[X]
     tpot: list[X]
     e2e: list[X]
     running: X
+    itl: X | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +91,7 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
     tpot = t.board.named(t._sized("TPOT at the peak [s]", t.seconds.each if slow is None
                                   else t.seconds.each / slow, "six"), f"tpot_{t.tag}")
     weight = chain.weights(one)
-    rows = X(_by_row(weight.text, chain, c), weight.value, weight.binds)
+    rows = X(by_row(weight.text, chain, c), weight.value, weight.binds)
     t._sized("Share of time", (t.end.each <= c["cap"]) * rows / c["total"]
                     + (t.end.each.is_(c["cap"])) * c["tail"] / c["total"], "percent1")
     tokens = t.board.named(t._sized("Output at the peak", (t.end.each <= c["cap"]) * rows
@@ -97,6 +102,8 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
     sigma = t.board.named(t._sized("Spread of TPOT [s]", chain.sigma(
         one, tpot.each, per, t.variance.each, seen.each - tpot.each), "science"), f"spread_{t.tag}")
 
+    chain.at_peak = {"output": tokens.value, "seen": seen.value, "spread": sigma.value}
+
     def reached(limit: X) -> X:
         good = normal((limit - seen.all) / sigma.all)
         more = c["last"] * normal((limit - c["last_seen"]) / c["last_sigma"])
@@ -104,30 +111,16 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
     return reached
 
 
-def _by_row(text: str, chain: Chain, cells: dict[str, X]) -> str:
-    """A formula over the batch sizes as one of a single row of them."""
-    t = chain.tables
-    pairs = [(c.all.text, c.each.text) for c in (t.width, t.n, t.end) if c.name]
-    if chain.middles is not None:
-        pairs.append((chain.middles.all.text, chain.middles.each.text))
-    for name in ("logs", "before"):
-        if name in cells:
-            first = cells[name].text.replace("$", "").split(":")[0]
-            letter = first.rstrip("0123456789")
-            pairs.append((cells[name].text, f"${letter}{{{'r' if name == 'logs' else 'p'}}}"))
-    for whole_, one in sorted(pairs, key=lambda p: -len(p[0])):
-        text = text.replace(whole_, one)
-    return text
-
-
 def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output: LengthRows,
-              levels: tuple[X, X, X]) -> Seen:
+              levels: tuple[X, X, X], gap: X | None = None) -> Seen:
     """Write the table of latencies at the peak.
 
     Parameters
     ----------
     levels : tuple of X
         Level of the target of TTFT, of TPOT, and of the whole request.
+    gap : X, optional
+        Level of the target of the gap between tokens.
     """
     c, t = one.cells, chain.tables
     if "tokens" not in c:
@@ -151,12 +144,15 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
                       "six")
     place = rows["Time to first token [s]"]
     ttft = [board.put(place, 1, first.mean, "cell", "six")]
-    tpot_mean = board.put(rows["Time per output token [s]"], 1, _mean_tpot(chain, one), "cell",
+    tpot_mean = board.put(rows["Time per output token [s]"], 1, mean_tpot(chain, one), "cell",
                           "six")
     tpot = [tpot_mean]
     e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + tpot_mean * most(
         output.mean - 1.0, 0.0), "cell", "six")]
+    likely = None if chain.kind == "decode" else _likely(board, chain, one)
     start = board.row
+    reading = start + 4 * HALVINGS + 5
+    board.unprinted.append((start, reading + len(READING) + len(TOKEN_READING)))
     for i, level in enumerate((None, *LEVELS)):
         column = 2 + i
         at = [lev if level is None else x(level) for lev in levels]
@@ -164,11 +160,14 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
                  for n, lev in zip(("TTFT", "TPOT", "whole request"), at, strict=True)]
         found = _halve(board, start, column, span, first.within, cells[0], HALVINGS)
         ttft.append(board.put(place, column, _read_off(
-            board, start + 4 * HALVINGS + 5, column, first, found, cells[0]), "cell", "six",
+            board, reading, column, first, found, cells[0]), "cell", "six",
             name="" if level is not None else f"ttft_s_{t.tag}"))
-        tpot.append(board.put(rows["Time per output token [s]"], column, _halve(
-            board, start + HALVINGS + 1, column, wide, reached, cells[1], HALVINGS), "cell",
-            "six", name="" if level is not None else f"tpot_s_{t.tag}"))
+        found = _halve(board, start + HALVINGS + 1, column, wide, reached, cells[1], HALVINGS)
+        if likely is not None:
+            found = _read_off_token(board, reading + len(READING), column, likely, found,
+                                    cells[1], reached)
+        tpot.append(board.put(rows["Time per output token [s]"], column, found, "cell", "six",
+                              name="" if level is not None else f"tpot_s_{t.tag}"))
         if level is None:
             same = (_halve_again(board, start + 2 * HALVINGS + 2, column, span, first.within,
                                  cells[2], wide, reached))
@@ -179,17 +178,25 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
                 output.quantile(cells[2]) - 1.0, 0.0), "cell", "six"))
     for row, text in ((start, "Tries of TTFT [s]"), (start + HALVINGS + 1, "Tries of TPOT [s]")):
         board.page.write(row, 0, text, "cell", "text")
-    for i, text in enumerate(READING):
-        board.page.write(start + 4 * HALVINGS + 5 + i, 0, text, "cell", "text")
-    board.row = start + 4 * HALVINGS + 6 + len(READING)
-    return Seen(ttft, tpot, e2e, c["running"])
+    for i, text in enumerate((*READING, *(TOKEN_READING if likely is not None else ()))):
+        board.page.write(reading + i, 0, text, "cell", "text")
+    board.row = reading + 1 + len(READING) + len(TOKEN_READING)
+    itl = None if gap is None else _gap(board, chain, one, wide, reached, gap)
+    return Seen(ttft, tpot, e2e, c["running"], itl)
 
 
-def _mean_tpot(chain: Chain, one: Asked) -> X:
-    """E[n] over the throughput, over the states that generate."""
-    t, c = chain.tables, one.cells
-    inside = (t.end.all <= c["cap"]) * chain.weights(one) * t.n.all
-    return (total(inside) + c["tail"] * c["cap"]) / c["tokens"] + c["added"]
+def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Callable[[X], X], level: X
+         ) -> X:
+    """The gap between tokens [s]: a decode pool's is its time per token."""
+    if chain.kind != "decode":
+        return board.line("Gap between tokens at its level", chain.gap(one, level), "s", "", "six",
+                          name=f"itl_s_{chain.tables.tag}")
+    board.page.write(board.row, 0, "Tries of the gap between tokens [s]", "cell", "text")
+    board.unprinted.append((board.row, board.row + HALVINGS))
+    found = _halve(board, board.row, 2, wide, reached, level, HALVINGS)
+    board.row += HALVINGS + 1
+    return board.line("Gap between tokens at its level", found, "s", "", "six",
+                      name=f"itl_s_{chain.tables.tag}")
 
 
 def _halve(board: Board, row: int, column: int, span: X, reached: Callable[[X], X], level: X,
@@ -209,6 +216,8 @@ READING = ("Shortest latency [s]", "Longest latency [s]", "Range of waits [s]",
            "Grid point above, from longest", "Latency below", "Latency above",
            "Grid point below", "Grid point above", "Share at it", "Share at the one above")
 """Rows of :func:`_read_off`."""
+NOWHERE = 1e9
+"""Stands for a batch size that is none."""
 TIE_S = 1e-12
 """[s] so that a grid point at a latency counts it, however the last digit is rounded."""
 GRID = 79.0
@@ -243,6 +252,54 @@ def _read_off(board: Board, row: int, column: int, first: FirstToken, at: X, lev
     more = put(first.within(above + TIE_S))
     part = (level - 1e-9 - share) / most(more - share, 1e-12)
     return below + (above - below) * least(most(part, 0.0), 1.0)
+
+
+TOKEN_READING = ("Grid point below, TPOT", "Share at it", "Share at the one above")
+"""Rows of :func:`_read_off_token`."""
+TOKEN_GRID = 127.0
+"""Steps of the grid of ``Chain.tpot_percentiles``."""
+UNLIKELY, REACH = 1e-6, 5.0
+"""Share of the most tokens of a batch size below which one is left out of that grid; and how many
+deviations it goes beyond the others."""
+
+
+def _likely(board: Board, chain: Chain, one: Asked) -> tuple[X, X]:
+    """Ends of the grid on which the planner reads percentiles of TPOT [s]."""
+    c, t = one.cells, chain.tables
+    names = {n: X(f"{n}_{t.tag}", v) for n, v in chain.at_peak.items()}
+    each = names["output"] / t.width.all
+    last = board.line("Output in the state at the limit", (c["weight"] + c["tail"]) * c["cap"]
+                      / c["tpot"], "", "", "science")
+    floor = board.line("Output of a state that counts", UNLIKELY * most(highest(each), last), "",
+                       "", "science")
+    first = board.line("Smallest batch that counts", least(lowest(
+        t.n.all + NOWHERE * (each < floor)), c["cap"]), "", "", "general")
+    top = board.line("Largest batch below the limit that counts", most(highest(
+        t.n.all * (each >= floor)), 1.0), "", "", "general")
+    at = [board.line(f"Row of the {n}", place_below(b, t.n.all), "", "", "count")
+          for n, b in (("smallest", first), ("largest", top))]
+    own = last >= floor
+    seen, sigma = names["seen"], names["spread"]
+    wide = board.line("Spread there", when(own, c["last_sigma"], pick(sigma, at[1])), "s", "",
+                      "six")
+    low = board.line("Start of the grid of TPOT", most(when(
+        first < c["cap"], pick(seen, at[0]), c["last_seen"]) - REACH * wide, 0.0), "s", "", "six")
+    high = board.line("End of the grid of TPOT", when(own, c["last_seen"], pick(seen, at[1]))
+                      + REACH * wide, "s", "", "six")
+    return low, high
+
+
+def _read_off_token(board: Board, row: int, column: int, likely: tuple[X, X], at: X, level: X,
+                    reached: Callable[[X], X]) -> X:
+    """The percentile of TPOT as the planner reads it: linear between points of its grid."""
+    low, high = likely
+    step = (high - low) / TOKEN_GRID
+    place = least(most(whole((at - low) / most(step, 1e-15)), 0.0), TOKEN_GRID - 1.0)
+    below = board.put(row, column, low + place * step, "cell", "six")
+    share = board.put(row + 1, column, reached(below), "cell", "six")
+    more = board.put(row + 2, column, reached(below + step), "cell", "six")
+    part = (level - 1e-9 - share) / most(more - share, 1e-15)
+    return below + step * least(most(part, 0.0), 1.0)
 
 
 def _halve_again(board: Board, row: int, column: int, span: X, within: Callable[[X], X], level: X,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.workbook.live.expr import X, both, least, most, round_up, sqrt, square, when, x
-from planner.workbook.live.onepool import FAR, OCTAVES, STEPS, Load
+from planner.workbook.live.onepool import OCTAVES, STEPS, Load
 from planner.workbook.live.search import Asked, Rows, Scalars
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
@@ -26,12 +26,15 @@ class Found:
         [1/s] the highest rate of one replica that holds.
     planned, peak : Asked
         The columns at the planned rate and at the peak.
+    asked : X
+        The number of replicas that those two columns ask, whether they hold or not.
     """
 
     replicas: X
     highest: X
     planned: Asked
     peak: Asked
+    asked: X
 
 
 def arrival_cv2(load: Load, replicas: X) -> X:
@@ -59,23 +62,23 @@ def size(rows: Rows, load: Load, ceiling: X, ask: Ask, tag: str, limited: bool =
     one, holds = _column(rows, 1, "Lowest", low, load, wanted, ask)
     idle = holds
     low_cell, high_cell = one.rate, rows.board_put("Highest rate not known to hold",
-                                                   FAR + 1, ceiling)
-    low_cell = rows.board_put("Highest rate known to hold", FAR + 1, low_cell)
+                                                   rows.far + 1, ceiling)
+    low_cell = rows.board_put("Highest rate known to hold", rows.far + 1, low_cell)
     for i in range(STEPS):
         rate = sqrt(low_cell * high_cell)
         one, holds = _column(rows, 2 + i, f"Try {i + 1}", rate, load, wanted, ask)
-        high_cell = rows.board_put("Highest rate not known to hold", FAR + 2 + i,
+        high_cell = rows.board_put("Highest rate not known to hold", rows.far + 2 + i,
                                    when(holds > 0.0, high_cell, one.rate))
-        low_cell = rows.board_put("Highest rate known to hold", FAR + 2 + i,
+        low_cell = rows.board_put("Highest rate known to hold", rows.far + 2 + i,
                                   when(holds > 0.0, one.rate, low_cell))
-    put = Scalars(rows, FAR + 2 + STEPS)
+    put = Scalars(rows, rows.far + 2 + STEPS)
     first = put("Replicas by the highest rate", most(round_up(wanted / low_cell - 1e-9), 1.0))
     fewer = put("One fewer", most(first - 1.0, 1.0))
     one, holds = _replicas(rows, 2 + STEPS, "One fewer", fewer, wanted, load, ask, None)
-    put = Scalars(rows, FAR + 3 + STEPS)
+    put = Scalars(rows, rows.far + 3 + STEPS)
     count = put("Replicas by the highest rate", when(both(holds > 0.0, first > 1.0), fewer, first))
     planned, holds = _replicas(rows, 3 + STEPS, "Planned", count, wanted, load, ask, None)
-    put = Scalars(rows, FAR + 4 + STEPS)
+    put = Scalars(rows, rows.far + 4 + STEPS)
     limit = planned.cells["limit"] if limited else None
     peak, _ = _replicas(rows, 4 + STEPS, "At the peak", count, load.rate, load, ask,
                         limit if limit is not None else x(1.0))
@@ -85,11 +88,11 @@ def size(rows: Rows, load: Load, ceiling: X, ask: Ask, tag: str, limited: bool =
         name=f"replicas_found_{tag}")
     highest = board.line("Highest rate of a replica", low_cell, "1/s",
                          "at which every target holds", "six", name=f"highest_found_{tag}")
-    return Found(replicas, highest, planned, peak)
+    return Found(replicas, highest, planned, peak, count)
 
 
 def _title(rows: Rows, place: int, title: str) -> None:
-    rows.board.page.write(rows.top - 1, FAR + place, title, "count", "header")
+    rows.board.page.write(rows.top - 1, rows.far + place, title, "count", "header")
 
 
 def _column(rows: Rows, place: int, title: str, rate: X, load: Load, wanted: X, ask: Ask
@@ -97,11 +100,11 @@ def _column(rows: Rows, place: int, title: str, rate: X, load: Load, wanted: X, 
     """One rate, with the burstiness of the replicas that it takes."""
     _title(rows, place, title)
     cv2 = 1.0 + (square(load.cv) - 1.0) * least(rate / wanted, 1.0)
-    return ask(FAR + place, rate, cv2, None)
+    return ask(rows.far + place, rate, cv2, None)
 
 
 def _replicas(rows: Rows, place: int, title: str, count: X, peak: X, load: Load, ask: Ask,
               limit: X | None) -> tuple[Asked, X]:
     """The rate of one of a number of replicas."""
     _title(rows, place, title)
-    return ask(FAR + place, peak / count, arrival_cv2(load, count), limit)
+    return ask(rows.far + place, peak / count, arrival_cv2(load, count), limit)
