@@ -100,7 +100,8 @@ class Table:
         """Shares of the points."""
         return self.workload.prompt.weights
 
-    def wait(self, rate_per_s: float, service_s: Array, cv2: float, shared: float = 0.0) -> Wait:
+    def wait(self, rate_per_s: float, service_s: Array, cv2: float, shared: float = 0.0,
+             occupancy: float | None = None) -> Wait:
         """Wait for the prefills of a data-parallel rank; the ranks are dealt requests at random.
 
         Prompts that wait together may run in one pass, and the earlier ones then wait for the
@@ -113,9 +114,11 @@ class Table:
             [s] of a prefill, per point of the prompt lengths.
         shared : float
             s, the part of that work that the request waits for as well.
+        occupancy : float, optional
+            Share of the service that keeps the replica; that of whole prefills by default.
         """
         ranks = self.deployment.layout.data
-        kept = service_s * (self.occupancy * ranks)
+        kept = service_s * ((self.occupancy if occupancy is None else occupancy) * ranks)
         wait = mg1_wait(rate_per_s / ranks, kept, self.prompt_weights, 1.0 + (cv2 - 1.0) / ranks)
         load = np.minimum(rate_per_s / ranks * (kept @ self.prompt_weights), 1.0)
         longer = 1.0 + shared * load / (1.0 + load)

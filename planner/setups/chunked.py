@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import Wait
+from planner.queueing import Stalls, Wait
 from planner.roofline import StepBatch
 from planner.setups.base import Table
-from planner.setups.continuous import Array, Continuous, behind
+from planner.setups.continuous import Array, Continuous, mean_wait_s
 
 CHUNK_RESIDUAL = 0.9
 """Share of a mean step that a new prompt waits for: the rest of the running one, and the longer
@@ -91,6 +91,7 @@ class Chunked(Continuous):
         self.decode = table.step_s[: self.size]
         self.per_step = table.step_s / table.decode_s
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
+        self.further_s = _further_s(table)
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -117,18 +118,17 @@ class Chunked(Continuous):
         chunk = np.interp(running, at, self.chunk)[:, None]
         per_token = (mixed - decode) / chunk
         tokens = table.prompt_tokens[None, :]
+        further = self.further_s[None, :]
         whole = np.floor(tokens / space)
-        rest = tokens - whole * space
-        full_step = decode + per_token * space
-        latency = whole * full_step + np.where(rest > 0, decode + per_token * rest, 0.0)
-        service = tokens / space * full_step
-        wait = table.wait(rate_per_s, service, cv2, float(table.deployment.layout.pipeline))
+        latency = (whole + (tokens > whole * space)) * decode + per_token * tokens + further
+        service = tokens / space * (decode + per_token * space) + further
+        wait = table.wait(rate_per_s, service, cv2, 1.0, 1.0 / table.deployment.layout.data)
         profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
         residual = CHUNK_RESIDUAL * decode / (1.0 - load)
         return wait, latency * profile.ttft_scale + residual + profile.request_s
 
-    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""
         at = np.arange(1.0, self.size + 1.0)
         extra = float(np.interp(running, at, self.mixed - self.decode))
@@ -141,22 +141,22 @@ class Chunked(Continuous):
         share = min(tokens_per_s * step / chunk, 1.0)
         return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)
 
-    def stall_s2(self) -> Array:
-        """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
-        return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
-
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
-        """Their chunks lengthen the steps that follow by their extra time.
+    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
+        """A prompt's chunks lengthen the steps by their extra time, over all of the prompt.
 
         All rows are open, so neither load reaches 1.
         """
-        prompt, table, extra = self.workload.new_prompt, self.table, self.extra_per_token[:size]
+        table, tokens, weights = self.table, self.table.prompt_tokens, self.table.prompt_weights
+        extra = self.extra_per_token[:size]
         each = self.decode[:size] / self.space[:size] + extra
-        kept, ranks = table.occupancy, table.deployment.layout.data
-        return behind(rate_per_s, cv2, rate_per_s * prompt.mean * extra,
-                      kept * prompt.mean * each,
-                      kept**2 * ranks * prompt.second_moment * each**2,
-                      prompt.mean * each + self.decode[:size])
+        mean, square = (float(weights @ tokens**k) for k in (1, 2))
+        both, alone = (float(weights @ (self.further_s * x)) for x in (tokens, self.further_s))
+        ranks = table.deployment.layout.data
+        wait = mean_wait_s(rate_per_s, cv2, mean * each / ranks,
+                           (square * each**2 + 2.0 * both * each + alone) / ranks)
+        return Stalls(rate_per_s, rate_per_s * mean * extra, mean * extra,
+                      square * extra**2 + 2.0 * both * extra + alone, wait,
+                      wait + mean * each + self.decode[:size], cv2)
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""
@@ -185,11 +185,35 @@ def _longest(table: Table) -> float:
     return prompt.second_moment / prompt.mean
 
 
+def _cached(table: Table) -> float:
+    """Mean cached tokens [token] before the prompt that a prompt token belongs to."""
+    tokens, weights = table.prompt_tokens, table.prompt_weights
+    return float((weights * tokens) @ (table.workload.prompt.tokens - tokens)
+                 / (weights @ tokens))
+
+
+def _further_s(table: Table) -> Array:
+    """What a prompt of each length takes beyond that of its tokens at their mean depth [s].
+
+    Attention reads what is before a token, so a token costs more the deeper it stands in its
+    prompt: by a constant each token before it, taken from the longest prompt with and without as
+    many tokens before it. Sums to 0 over the tokens.
+    """
+    tokens, longest = table.prompt_tokens, max(_longest(table), 1.0)
+    depth = table.workload.prompt.tokens - tokens / 2.0
+    deeper = depth - (_cached(table) + longest / 2.0)
+    if not deeper.any():
+        return np.zeros(len(tokens))
+    before = _cached(table) + longest
+    seconds = np.asarray(table.model.seconds(StepBatch(
+        prefill_tokens=np.full(2, longest), prefill_sequences=1.0,
+        cached=np.array([0.0, before]), logits=0.0)))
+    return np.asarray((seconds[1] - seconds[0]) / (longest * before) * tokens * deeper)
+
+
 def _mixed_s(table: Table, decodes: Array, chunk: Array) -> Array:
     """Step of ``decodes`` sequences with a chunk [token] beside them [s]."""
-    workload = table.workload
-    cached = workload.prompt.mean - workload.new_prompt.mean
     return table.model.seconds(StepBatch(
-        decodes=decodes, context=workload.running_context,
+        decodes=decodes, context=table.workload.running_context,
         tokens_per_decode=table.tokens_per_decode, prefill_tokens=chunk, prefill_sequences=1.0,
-        cached=cached + np.maximum(_longest(table) - chunk, 0.0) / 2.0, logits=0.0))
+        cached=_cached(table) + np.maximum(_longest(table) - chunk, 0.0) / 2.0, logits=0.0))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.queueing import Wait
-from planner.setups.continuous import RESIDUAL, Array, Continuous, behind
+from planner.queueing import Stalls, Wait
+from planner.setups.continuous import RESIDUAL, Array, Continuous, mean_wait_s
 
 
 class Colocated(Continuous):
@@ -36,7 +36,7 @@ class Colocated(Continuous):
         wait = table.wait(rate_per_s, service, cv2, table.deployment.layout.pipeline - 1.0)
         return wait, table.first_token_s[None, :] + RESIDUAL * step[:, None]
 
-    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Prefills per decode step: lambda D / (1 - lambda S)."""
         table = self.table
         load = self._load(rate_per_s)
@@ -44,18 +44,14 @@ class Colocated(Continuous):
         share = rate_per_s * step / max(1.0 - load, 1e-9)
         return share, table.prefill_s, table.prompt_weights, load
 
-    def stall_s2(self) -> float:
-        """A prefill stalls every running request by all of its time."""
-        table = self.table
-        return float(table.prefill_s**2 @ table.prompt_weights) * table.occupancy
-
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
-        """They are prefilled before the first decode step."""
+    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
+        """A prefill stops every running request for all of its time."""
         table, weights = self.table, self.table.prompt_weights
         mean, square = float(table.prefill_s @ weights), float(table.prefill_s**2 @ weights)
         kept, ranks = table.occupancy, table.deployment.layout.data
-        return behind(rate_per_s, cv2, self._load(rate_per_s), kept * mean,
-                      kept**2 * ranks * square, mean)
+        wait = mean_wait_s(rate_per_s, cv2, kept * mean, kept**2 * ranks * square)
+        return Stalls(rate_per_s * kept, self._load(rate_per_s), mean, square, wait, wait + mean,
+                      cv2)
 
     def ceiling_rps(self) -> float:
         """Highest n / (o D + n S)."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from planner.queueing import (
     PERCENTILES,
     Chain,
+    Stalls,
     Wait,
     admission_wait,
     share_within_both,
@@ -29,7 +30,7 @@ from planner.setups.base import (
     figures,
     gap_percentiles,
 )
-from planner.workload import Slo
+from planner.workload import REFERENCE_TOKENS, Slo
 
 Array = NDArray[np.float64]
 SLOW_STRIDE = 8
@@ -68,7 +69,7 @@ class Continuous(ABC):
         when an arrival meets ``running`` sequences."""
 
     @abstractmethod
-    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of token gaps that a prefill lengthens, by how much [s], weights, prefill load."""
 
     @abstractmethod
@@ -77,13 +78,8 @@ class Continuous(ABC):
         prefill load."""
 
     @abstractmethod
-    def stall_s2(self) -> Array | float:
-        """E[S^2] [s^2] of what one arrival's prefill adds to each running request."""
-
-    @abstractmethod
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
-        """Stall [s] by the prompts that arrived while a request waited and was prefilled, and by
-        those that come during theirs (:func:`behind`), over ``n = 1..size``."""
+    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
+        """What prompts add to the time of an answer, over ``n = 1..size``."""
 
     @abstractmethod
     def ceiling_rps(self) -> float:
@@ -96,9 +92,24 @@ class Continuous(ABC):
         tpot = self.tpot(rate_per_s)
         if tpot is None:
             return None
-        stalls = np.broadcast_to(self.stall_s2(), (self.size,))[: len(tpot)]
-        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, stalls,
-                        self.behind_s(rate_per_s, cv2, len(tpot)))
+        output = self.workload.output
+        return Chain.of(rate_per_s, output.mean, tpot, cv2,
+                        self.stalls(rate_per_s, cv2, len(tpot)), output.gaps)
+
+    def _tokens_within(self, chain: Chain, rate_per_s: float, cv2: float, limit_s: float) -> Array:
+        """For every cap: share of requests whose TPOT is within a limit, as it sizes a pool.
+
+        Prompts stall a short answer more than a long one, so a target on TPOT would get easier
+        because answers grow. A pool is therefore sized for the reference answers too (of the same
+        shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
+        """
+        workload = self.workload
+        tokens = min(workload.output.mean, REFERENCE_TOKENS)
+        short = Chain.of(rate_per_s, tokens, chain.tpot_s, cv2, chain.stalls,
+                         workload.reference_gaps).token_share_within(limit_s)
+        if workload.output.mean <= REFERENCE_TOKENS:
+            return short
+        return np.minimum(short, chain.token_share_within(limit_s))
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -114,7 +125,8 @@ class Continuous(ABC):
         held = {"throughput": chain.ratio[index] < 1.0}
         target = self.workload.slo("tpot")
         if target:
-            held["tpot"] = chain.token_share_within(target.limit_s)[index] >= _level(target)
+            held["tpot"] = self._tokens_within(chain, rate_per_s, cv2,
+                                               target.limit_s)[index] >= _level(target)
         target = self.workload.slo("ttft")
         others = _all(held)
         if target and others.any():
@@ -184,7 +196,7 @@ class Continuous(ABC):
         column = self.gap(chain.tpot_s)[:cap]
         base = figures(chain.mean_tpot(cap), levels,
                        [chain.token_percentile(column, cap, p / 100.0) for p in levels])
-        share, stall, weights, _ = self.stalls(rate_per_s, chain.mean_running(cap))
+        share, stall, weights, _ = self.gap_stalls(rate_per_s, chain.mean_running(cap))
         return gap_percentiles(stall, weights, share, base)
 
     def _ttft(self, chain: Chain, rate_per_s: float, cv2: float, index: NDArray[np.int64]
@@ -238,7 +250,7 @@ class Continuous(ABC):
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
         itl = self._gaps(chain, rate_per_s, cap, levels)
-        load = self.stalls(rate_per_s, running)[3]
+        load = self.gap_stalls(rate_per_s, running)[3]
         itl["mean"] = max(itl["mean"], tpot["mean"])
         return Latencies(ttft, tpot, itl, e2e_figures(ttft, tpot, self.workload), running, load,
                          {"admission_wait_share": float(probability[cap - 1])})
@@ -248,22 +260,17 @@ class Continuous(ABC):
         return self.table.decode_s[: len(tpot_s)]
 
 
-def behind(rate_per_s: float, cv2: float, load: Array | float, kept_s: Array | float,
-           square_s2: Array | float, alone_s: Array | float) -> Array | float:
-    """Stall [s] by the prompts behind a request: ``u T / (1 - u)``, T its wait and its own prefill.
+def mean_wait_s(rate_per_s: float, cv2: float, kept_s: Array | float, square_s2: Array | float
+                ) -> Array | float:
+    """Mean wait [s] of :func:`planner.queueing.mg1_wait` from two moments of the service.
 
     Parameters
     ----------
-    load : float or ndarray
-        u, share of time that prompts take from the decodes; below 1.
     kept_s, square_s2 : float or ndarray
-        Mean [s] and mean of squares [s^2] of what a prompt keeps the prefill server.
-    alone_s : float or ndarray
-        [s] from the start of a prefill to its first token.
+        Mean [s] and mean of squares [s^2] of what a prompt keeps the prefill server; below full.
     """
     ahead = max(cv2 - 1.0, 0.0) / 2.0
-    wait_s = (rate_per_s * square_s2 / 2.0 + ahead * kept_s) / (1.0 - rate_per_s * kept_s)
-    return load * (wait_s + alone_s) / (1.0 - load)
+    return (rate_per_s * square_s2 / 2.0 + ahead * kept_s) / (1.0 - rate_per_s * kept_s)
 
 
 def _level(target: Slo) -> float:
