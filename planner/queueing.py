@@ -262,15 +262,14 @@ class Stalls:
         return np.asarray(cycles / left**3 + swing + total * np.square(each))
 
     def none(self, step_s: Array, gaps: Gaps) -> Array:
-        """Share of the answers that meet none of them."""
-        before = np.broadcast_to(self.before_s, step_s.shape)[:, None]
-        bursts = self.rate_per_s / (1.0 + self.ahead) * (before + step_s[:, None] * gaps.tokens)
-        return np.asarray(np.exp(-bursts) @ gaps.weights / (1.0 + self.ahead))
+        """Share of the answers that meet none of them, of answers of the mean length."""
+        bursts = self.rate_per_s / (1.0 + self.ahead) * (self.before_s + step_s * gaps.mean)
+        return np.asarray(np.exp(-bursts) / (1.0 + self.ahead))
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTimes:
-    """TPOT of the requests in each state: the step for those that meet no prompt, else a gamma more.
+    """TPOT of the requests of each state: a step for those that meet no prompt, else a gamma more.
 
     The gamma has the two moments of what prompts add to those that meet some.
 

@@ -22,20 +22,17 @@ _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Gaps:
-    """Gaps between the tokens of answers, as points with weights; answers of one token have none.
+    """Gaps between the tokens of answers, at least one each; answers of one token have none.
 
     Attributes
     ----------
-    tokens, weights : ndarray, shape (k,)
-        At least 1 gap each, with shares that sum to 1.
-    inverse, inverse_square : float
-        Means of 1 / gaps and of its square.
+    mean, inverse, inverse_square : float
+        Means of the number of gaps, of 1 over it, and of the square of that.
     """
 
-    tokens: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    mean: float
     inverse: float
     inverse_square: float
 
@@ -45,7 +42,8 @@ class Gaps:
         several = answers.tokens >= 1.5
         shares = answers.weights * several if several.any() else answers.weights
         gaps, shares = np.maximum(answers.tokens - 1.0, 1.0), shares / shares.sum()
-        return cls(gaps, shares, float(shares @ (1.0 / gaps)), float(shares @ (1.0 / gaps**2)))
+        return cls(float(shares @ gaps), float(shares @ (1.0 / gaps)),
+                   float(shares @ (1.0 / gaps**2)))
 
 
 @dataclass(frozen=True)

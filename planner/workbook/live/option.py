@@ -171,6 +171,7 @@ class OptionSheet:
                    pool.token_budget)
         t.prompts()
         self._moments(t, self._occupancy(pool))
+        t.write_gaps()
         t.sizes(pool.most_sequences)
         rows = Rows(t, b.row + 3)
         targets = self.demand.targets
@@ -210,8 +211,6 @@ class OptionSheet:
                                           m[f"s{power}"] * share,
                                           "s" + ("", "²", "³")[power - 1], "", "science")
         m["held"] = m["service1"]
-        m["stall2"] = b.line("Stall of the decodes, mean of squares", m["s2"] * m["occupancy"],
-                             "s²", "", "science")
         m["first"] = b.line("First token on an idle replica, mean",
                             total(self.prompt.share.all * t.first.all), "s", "", "six")
 

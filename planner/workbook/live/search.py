@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
-from planner.queueing import BEHIND_CV2, WINDOW_TOKENS
 from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
 from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
@@ -39,6 +38,7 @@ from planner.workbook.live.onepool import (
     Wait,
     rank_wait,
 )
+from planner.workload import REFERENCE_TOKENS
 
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
@@ -46,6 +46,10 @@ LEAST_WEIGHT = 1e-300
 """A sum of weights that is 0 where a rate is far beyond what a limit carries."""
 TINY_S2 = 1e-18
 """[s^2] added to a variance that may be 0."""
+BESIDE = 24
+"""Columns from one of the search to the next block of columns that belong to it."""
+FAR_OUT = 50.0
+"""Means and scales of a gamma beyond which nothing is left."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +60,8 @@ class Asked:
     rate: X
     cv2: X
     cells: dict[str, X] = field(default_factory=dict)
+    laws: dict[str, tuple[Law, Law]] = field(default_factory=dict)
+    """Of the answers and of the reference answers, over batch ``sizes`` and ``limits``."""
     wait: Wait | None = None
     alone: tuple[X, X, X] | None = None
     """Chance, gamma shape and scale of the wait for the prefill alone."""
@@ -63,6 +69,24 @@ class Asked:
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
     latency: X = field(default_factory=lambda: x(0.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Law:
+    """TPOT of single requests (``queueing.TokenTimes``), row by row of a table.
+
+    Attributes
+    ----------
+    none, mean, swing : Column
+        Share that meets no prompt; mean [s] and variance [s²] of what the others meet.
+    good : Column
+        Share within the target.
+    """
+
+    none: Column
+    mean: Column
+    swing: Column
+    good: Column
 
 
 class Scalars:
@@ -189,6 +213,8 @@ class Chain:
         c = one.cells
         c["peak"] = put("Peakedness", most(1.0 + (one.cv2 - 1.0) / 2.0, 1.0))
         self._open(put, one)
+        if self.kind != "decode":
+            self._laws(put, one)
         c["limit"] = put("Batch limit", most(limit, 1.0) if limit is not None
                          else self._limit(put, one))
         self._at_limit(put, one)
@@ -197,16 +223,6 @@ class Chain:
     def _open(self, put: Scalars, one: Asked) -> None:
         """The chain at this rate, scaled so that no weight overflows."""
         t, c = self.tables, one.cells
-        moment = {"colocated": "stall2", "chunked": "new2"}.get(self.kind)
-        if moment:
-            m = t.moments
-            c["stall"] = put("Spread of TPOT by prefills", one.rate * most(one.cv2, 1.0)
-                             * m[moment] / WINDOW_TOKENS)
-            ranks = float(t.step.deployment.layout.data)
-            kept, again = ((m["service1"], m["service2"]) if self.kind == "colocated" else
-                           (m["occupancy"] * m["new"], square(m["occupancy"]) * m["new2"]))
-            c["ahead"] = put("Of a burst, ahead", most(one.cv2 - 1.0, 0.0) / 2.0 * kept)
-            c["others"] = put("Of others", one.rate * again * ranks / 2.0)
         if self.kind == "chunked":
             c["demand"] = put("Prompt tokens per second", one.rate * t.moments["new"])
             self._down(one)
@@ -216,8 +232,6 @@ class Chain:
         if self.kind == "colocated":
             c["load"] = put("Share of time of prefills", one.rate * t.moments["held"])
             c["slow"] = put("Time left to decodes", most(1.0 - c["load"], 1e-6))
-            c["late"] = put("TPOT by the prompts behind [s]", c["load"] / c["slow"] * (
-                (c["others"] + c["ahead"]) / c["slow"] + t.moments["s1"]) / WINDOW_TOKENS)
             inner = inner / c["slow"]
         c["log"] = put("ln of output tokens per second", ln(most(inner, 1e-300)))
         assert self.middles is not None
@@ -240,14 +254,18 @@ class Chain:
         made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value), "general")
         c["logs"], c["before"] = made.all, made.shifted
 
-    def weights(self, one: Asked) -> X:
-        """Weight of each row of batch sizes, as ranges."""
+    def weights(self, one: Asked, reference: bool = False) -> X:
+        """Weight of each row of batch sizes, as ranges; of the reference answers where asked."""
         t, c = self.tables, one.cells
+        top = c["top_reference"] if reference else c["top"]
         if self.kind == "chunked":
             part = (t.width.all - 1.0) / (2.0 * t.width.all)
-            return t.width.all * exp(c["logs"] - part * (c["logs"] - c["before"]) - c["top"])
+            log = c["logs"] - part * (c["logs"] - c["before"])
+            log = log + t.n.all * c["shorter"] if reference else log
+            return t.width.all * exp(log - top)
         assert self.middles is not None
-        return t.width.all * exp((t.n.all * c["log"] + self.middles.all) / c["peak"] - c["top"])
+        each = c["log"] + c["shorter"] * c["peak"] if reference else c["log"]
+        return t.width.all * exp((t.n.all * each + self.middles.all) / c["peak"] - top)
 
     def tpot(self, one: Asked) -> X:
         """Time per output token of each row of batch sizes, as ranges."""
@@ -260,38 +278,109 @@ class Chain:
         """Share of time that prompts leave; rows where it is negative are never counted."""
         return absolute(1.0 - one.cells["demand"] * per_token)
 
-    def late(self, one: Asked, step: X, per_token: X | None, each: X | None) -> X:
-        """TPOT that the prompts behind a request add to it [s] (``continuous.behind``)."""
-        c, m = one.cells, self.tables.moments
-        if per_token is None or each is None:
-            return c.get("late", x(0.0))
-        idle = absolute(1.0 - c["demand"] * m["occupancy"] * each)
-        alone = m["new"] * each + step
-        wait = (c["others"] * each + c["ahead"]) * each / idle
-        share = c["demand"] * per_token / WINDOW_TOKENS / self.left(one, per_token)
-        return share * (wait + alone)
-
-    def sigma(self, one: Asked, tpot: X, per_token: X | None, variance: X | None, late: X) -> X:
-        """Standard deviation of a request's TPOT around that of its batch size."""
-        found = x(TINY_S2) if variance is None else variance + TINY_S2
+    def _laws(self, put: Scalars, one: Asked) -> None:
+        """Columns of the TPOT of single requests, over batch sizes and batch limits: of the
+        answers, and of the reference answers that size a pool too."""
+        t, c, m = self.tables, one.cells, self.tables.moments
+        c["ahead"] = put("Of a burst, ahead", most(one.cv2 - 1.0, 0.0) / 2.0)
+        c["stop"] = put("Prompts that stop a sequence [1/s]", one.rate * (
+            m["occupancy"] if self.kind == "colocated" else x(1.0)))
+        c["shorter"] = put("ln of reference answers over the answers, over the peakedness", ln(
+            least(REFERENCE_TOKENS / t.output.mean, 1.0)) / c["peak"])
         if self.kind == "colocated":
-            found = one.cells["stall"] * tpot + found
-        elif per_token is not None:
-            found = one.cells["stall"] * tpot * square(per_token) + found
-        if late.text != "0":
-            found = BEHIND_CV2 * square(late) + found
-        return sqrt(found)
+            ranks = float(t.step.deployment.layout.data)
+            c["behind"] = put("Wait for the prefill, as two moments say [s]", (
+                one.rate * m["service2"] * ranks / 2.0 + c["ahead"] * m["service1"]) / c["slow"])
+            scaled = t.n.all * (c["log"] + c["shorter"] * c["peak"]) + self.middle_logs
+            inside = t.end.all <= t.step.memory_cap
+            scaled = scaled / c["peak"]
+        else:
+            scaled, inside = c["logs"] + t.end.all * c["shorter"], x(1.0)
+        c["top_reference"] = put("Highest log weight, reference answers", most(highest(
+            inside * scaled), 0.0))
+        for where, n, step in (("sizes", t.n, t.seconds), ("limits", t.cap, t.cap_step)):
+            sizes = where == "sizes"
+            per = closed = None
+            if self.kind == "chunked":
+                per = t.extra["per_token" if sizes else "cap_per_token"]
+                closed = t.extra["closed" if sizes else "cap_closed"]
+            one.laws[where] = self._law_pair(one, n, step, per, closed,
+                                             t.variance if sizes else None)
+
+    @property
+    def middle_logs(self) -> X:
+        """Sums of ln(step / n) in the middle of the rows."""
+        assert self.middles is not None
+        return self.middles.all
+
+    def _law_pair(self, one: Asked, n: Column, step: Column, per: Column | None,
+                  closed: Column | None, variance: Column | None) -> tuple[Law, Law]:
+        """The law of the answers and of the reference answers over the rows of one table."""
+        t, c, m = self.tables, one.cells, self.tables.moments
+        block = 2
+
+        def down(e: X) -> Column:
+            nonlocal block
+            made = t.board.down(n.first - 1, one.column + BESIDE * block, e, len(n.value),
+                                "general")
+            block += 1
+            return made
+
+        if per is None or closed is None:
+            left, mean, square_ = c["slow"], m["s1"], m["s2"]
+            wait, before = c["behind"], c["behind"] + m["s1"]
+        else:
+            ranks = float(t.step.deployment.layout.data)
+            left, mean = self.left(one, per.each), m["new"] * per.each
+            square_ = (m["new2"] * square(per.each) + 2.0 * m["further_1"] * per.each
+                       + m["further_2"])
+            others = (m["new2"] * square(closed.each) + 2.0 * m["further_1"] * closed.each
+                      + m["further_2"])
+            wait = down((one.rate * others / 2.0 + c["ahead"] * m["new"] * closed.each) / (
+                float(ranks) * absolute(1.0 - c["demand"] * closed.each / float(ranks)))).each
+            before = wait + m["new"] * closed.each + step.each
+        cost = down(mean / left).each
+        own = down(most(square_ - square(mean), 0.0)).each
+        laws = []
+        for tag in ("own", "reference"):
+            gaps, first, second = (m[f"{k}_{tag}"] for k in ("gaps", "inverse1", "inverse2"))
+            rate, ahead, s = c["stop"], c["ahead"], step.each
+            none = down(exp(0.0 - rate / (1.0 + ahead) * (before + s * gaps)) / (1.0 + ahead))
+            come = (rate * (before * first + s) + ahead * first) * cost
+            met = most(1.0 - none.each, 1e-12)
+            added = down(most(come / met, 1e-15))
+            count = before * second + s * first
+            whole_ = (square(rate) * (square(before) * second + 2.0 * before * s * first
+                                      + square(s))
+                      + 2.0 * rate * ahead * count + square(ahead) * second)
+            cycles = rate * count * (own + most(one.cv2, 1.0) * square(mean)) / left ** 3
+            swing = (square(rate * wait * cost) + ahead * (own / square(left) + (1.0 + ahead)
+                                                           * square(cost))) * second
+            variance_ = down(most((cycles + swing + whole_ * square(cost)) / met
+                                  - square(added.each), 1e-3 * square(added.each)))
+            law = Law(none, added, variance_, none)
+            good = down(self._within(self.targets.tpot, s, law, None if variance is None
+                                     else variance.each, "each"))
+            laws.append(replace(law, good=good))
+        return laws[0], laws[1]
+
+    def _within(self, limit: X, step: X, law: Law, variance: X | None, form: str) -> X:
+        """Share of the requests with a TPOT of at most ``limit``: of a row, or as ranges."""
+        parts: list[X] = [getattr(col, form) for col in (law.none, law.mean, law.swing)]
+        none, mean, swing = parts
+        spread = x(TINY_S2) if variance is None else variance + TINY_S2
+        over = limit - step
+        if form == "each":
+            over = least(most(over, 0.0), FAR_OUT * (mean + swing / mean))
+        else:
+            over = over * (over > 0.0)
+        late = gamma(over, square(mean) / swing, swing / mean)
+        return none * normal((limit - step) / sqrt(spread)) + (1.0 - none) * late
 
     def _limit(self, put: Scalars, one: Asked) -> X:
         """Largest batch limit that keeps up and holds TPOT."""
         t, c = self.tables, one.cells
-        per = t.extra["per_token"].all if self.kind == "chunked" else None
-        every = t.extra["closed"].all if self.kind == "chunked" else None
-        tpot, late = self.tpot(one), self.late(one, t.seconds.all, per, every)
         level = self.targets.tpot_level - BARELY
-        good = normal((self.targets.tpot - tpot - late)
-                      / self.sigma(one, tpot, per, t.variance.all, late))
-        surplus = self.weights(one) * t.n.all / tpot * (good - level)
         caps, step = t.cap.each, t.cap_step.each
         rate = self.ceiling.letter + "{r}"
         tests = [caps <= self._most_sequences(), one.rate < X(f"${rate}", self.ceiling.value)]
@@ -299,23 +388,26 @@ class Chain:
             tests.append(c["demand"] * t.extra["cap_closed"].each < 1.0)
         open_e = both(*tests)
         if self.kind == "chunked":
-            per_c: X | None = t.extra["cap_per_token"].each
-            each_c: X | None = t.extra["cap_closed"].each
             mine = step / self.left(one, t.extra["cap_per_token"].each)
-            weight = exp(pick_each(c["logs"], self.place) - c["top"])
         else:
-            per_c = each_c = None
             mine = step if self.kind == "decode" else step / c["slow"]
-            weight = exp((caps * c["log"] + self.limit_logs.each) / c["peak"] - c["top"])
         util = (one.rate * t.output.mean * mine / caps) ** (1.0 / c["peak"])
         held = np.where(open_e.value > 0, util.value, 0.5)
         ratio = X(util.text, held, util.binds)
-        late = self.late(one, step, per_c, each_c)
-        waiting = weight * caps / mine * ratio / (1.0 - ratio) * (normal(
-            (self.targets.tpot - mine - late) / self.sigma(one, mine, per_c, None, late)) - level)
-        inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{surplus.at(3)})",
-                   self.below @ np.nan_to_num(surplus.value))
-        e = when(open_e, inside + waiting, -1.0)
+        weight = self._limit_weight(one)
+        if self.kind == "decode":
+            spread = sqrt(t.variance.all + TINY_S2)
+            good = normal((self.targets.tpot - self.tpot(one)) / spread)
+            last = normal((self.targets.tpot - mine) / sqrt(x(TINY_S2)))
+            surplus = self._surplus(one, weight, mine, ratio, good, last, level)
+        else:
+            [own, short], [own_last, short_last] = one.laws["sizes"], one.laws["limits"]
+            less = exp(c["shorter"])
+            surplus = self._surplus(one, self._limit_weight(one, True), mine, ratio * less,
+                                    short.good.all, short_last.good.each, level, True)
+            surplus = least(surplus, when(t.output.mean > REFERENCE_TOKENS, self._surplus(
+                one, weight, mine, ratio, own.good.all, own_last.good.each, level), surplus))
+        e = when(open_e, surplus, -1.0)
         made = t.board.down(t.cap.first - 1, one.column, e, len(t.cap.value), "general")
         allowed = 1.0 * (made.all >= 0.0)
         if self.slow_targets:
@@ -323,6 +415,25 @@ class Chain:
         if self.kind == "decode":
             allowed = allowed * self._hardly_waits(one, weight, ratio, open_e)
         return highest(t.cap.all * allowed)
+
+    def _limit_weight(self, one: Asked, reference: bool = False) -> X:
+        """Weight of each batch limit."""
+        c, caps = one.cells, self.tables.cap.each
+        top = c["top_reference"] if reference else c["top"]
+        if self.kind == "chunked":
+            log = pick_each(c["logs"], self.place)
+            return exp((log + caps * c["shorter"] if reference else log) - top)
+        each = c["log"] + c["shorter"] * c["peak"] if reference else c["log"]
+        return exp((caps * each + self.limit_logs.each) / c["peak"] - top)
+
+    def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X,
+                 reference: bool = False) -> X:
+        """For each limit: output in time less what must be, over the states and the waiting."""
+        t, caps = self.tables, self.tables.cap.each
+        states = self.weights(one, reference) * t.n.all / self.tpot(one) * (good - level)
+        inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{states.at(3)})",
+                   self.below @ np.nan_to_num(states.value))
+        return inside + weight * caps / mine * ratio / (1.0 - ratio) * (last - level)
 
     def _most_sequences(self) -> X:
         t = self.tables
@@ -353,9 +464,6 @@ class Chain:
             step = step / c["slow"]
         c["tpot"] = put("TPOT at the limit [s]", step)
         if self.kind == "chunked":
-            per = pick(t.extra["cap_per_token"].all, place)
-            c["last_late"] = put("Added by prompts behind [s]", self.late(
-                one, pick(t.cap_step.all, place), per, pick(t.extra["cap_closed"].all, place)))
             log = pick(c["logs"], pick(self.place.all, place))
         else:
             log = (cap * c["log"] + pick(self.limit_logs.all, place)) / c["peak"]
@@ -416,17 +524,21 @@ class Chain:
         chunk = least(space, most(t.moments["longest"], 1.0))
         per = put("Extra per prompt token then [s]", most(mixed - step, 0.0) / chunk)
         full = put("Full step then [s]", step + per * space)
-        unit = put("Service per prompt token [s]", full / space * t.moments["occupancy"])
-        layout = t.step.deployment.layout
-        wait, c["rho"] = rank_wait(put, layout, one.rate, unit * t.moments["new"],
-                                   square(unit) * t.moments["new2"],
-                                   unit ** 3 * t.moments["new3"], one.cv2, float(layout.pipeline))
+        layout, m = t.step.deployment.layout, t.moments
+        unit = put("Service per prompt token [s]", full / space)
+        ranks = float(layout.data)
+        wait, c["rho"] = rank_wait(
+            put, layout, one.rate, unit * m["new"] / ranks,
+            (square(unit) * m["new2"] + 2.0 * unit * m["further_1"] + m["further_2"]) / ranks**2,
+            (unit ** 3 * m["new3"] + 3.0 * square(unit) * m["further_11"]
+             + 3.0 * unit * m["further_12"] + m["further_3"]) / ranks**3, one.cv2, 1.0)
         load = least(c["demand"] * per, 0.95)
         one.offset = put("Rest of the step and request overhead [s]", CHUNK_RESIDUAL * step
                          / (1.0 - load) + engine["request_ms"] * 0.001)
         steps = whole(t.new.each / space)
-        rest = t.new.each - steps * space
-        latency = engine["ttft_scale"] * (steps * full + (rest > 0.0) * (step + per * rest))
+        steps = steps + (t.new.each > steps * space)
+        latency = engine["ttft_scale"] * (steps * step + per * t.new.each
+                                          + t.extra["further"].each)
         made = t.board.down(t.prompt.tokens.first - 1, one.column, latency,
                             len(t.new.value), "general")
         one.latency = made.all
@@ -485,39 +597,68 @@ class Chain:
     # -- percentiles ------------------------------------------------------------------------------
 
     def reached(self, one: Asked, time: X) -> X:
-        """Share of the tokens whose request has a TPOT of at most ``time``."""
+        """Share of the requests with a TPOT of at most ``time``."""
         t, c = self.tables, one.cells
-        chunked = self.kind == "chunked"
-        per = t.extra["per_token"].all if chunked else None
-        tpot, late = self.tpot(one), self.late(
-            one, t.seconds.all, per, t.extra["closed"].all if chunked else None)
-        last_late = c.get("last_late", late)
+        tpot = self.tpot(one)
         inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / tpot
-        last = c["tail"] * c["cap"] / c["tpot"]
-        place = place_below(c["cap"], t.cap.all)
-        per_c = pick(t.extra["cap_per_token"].all, place) if self.kind == "chunked" else None
         if "tokens" not in c:
             put = Scalars(self.rows, one.column)
-            c["last"] = put("Output of those that wait", last)
+            c["last"] = put("Output of those that wait", c["tail"] * c["cap"] / c["tpot"])
             c["tokens"] = put("Output of all states", most(total(inside) + c["last"],
                                                            LEAST_WEIGHT))
-            c["last_sigma"] = put("Spread of TPOT at the limit [s]",
-                                  self.sigma(one, c["tpot"], per_c, None, last_late))
-            c["last_seen"] = put("TPOT of requests at the limit [s]", c["tpot"] + last_late)
-            c["added"] = put("Added by prompts behind, mean [s]", (
-                total(inside * late) + c["last"] * last_late) / c["tokens"])
-        good = normal((time - tpot - late) / self.sigma(one, tpot, per, t.variance.all, late))
-        more = c["last"] * normal((time - c["last_seen"]) / c["last_sigma"])
-        return (total(inside * good) + more) / c["tokens"]
+            self._last(put, one, inside)
+        return (total(inside * self.good(one, time)) + c["last"] * self.last_good(one, time)
+                ) / c["tokens"]
+
+    def good(self, one: Asked, time: X) -> X:
+        """Share within ``time`` of each row of batch sizes, as ranges."""
+        t = self.tables
+        if self.kind == "decode":
+            return normal((time - t.seconds.all) / sqrt(t.variance.all + TINY_S2))
+        return self._within(time, t.seconds.all, one.laws["sizes"][0], t.variance.all, "all")
+
+    def last_good(self, one: Asked, time: X) -> X:
+        """The same of those that wait at the limit."""
+        c = one.cells
+        over = (time - c["last_step"]) / sqrt(x(TINY_S2))
+        if self.kind == "decode":
+            return normal(over)
+        late = gamma(least(most(time - c["last_step"], 0.0), FAR_OUT * (
+            c["last_mean"] + c["last_swing"] / c["last_mean"])),
+            square(c["last_mean"]) / c["last_swing"], c["last_swing"] / c["last_mean"])
+        return c["last_none"] * normal(over) + (1.0 - c["last_none"]) * late
+
+    def _last(self, put: Scalars, one: Asked, inside: X) -> None:
+        """The law at the limit, and the mean over all states."""
+        t, c = self.tables, one.cells
+        place = place_below(c["cap"], t.cap.all)
+        c["last_step"] = put("Step at the limit [s]", pick(t.cap_step.all, place))
+        if self.kind == "decode":
+            c["reach"] = c["last_step"]
+            c["mean_tpot"] = put("TPOT, mean [s]", (
+                total(inside * t.seconds.all) + c["last"] * c["last_step"]) / c["tokens"])
+            return
+        law, at = one.laws["sizes"][0], one.laws["limits"][0]
+        for name, label, column in (("none", "Meets no prompt at the limit", at.none),
+                                    ("mean", "Added at the limit, mean [s]", at.mean),
+                                    ("swing", "Added at the limit, variance [s²]", at.swing)):
+            c[f"last_{name}"] = put(label, pick(column.all, place))
+        added = (1.0 - law.none.all) * law.mean.all
+        c["mean_tpot"] = put("TPOT, mean [s]", (
+            total(inside * (t.seconds.all + added)) + c["last"] * (
+                c["last_step"] + (1.0 - c["last_none"]) * c["last_mean"])) / c["tokens"])
+        c["reach"] = put("TPOT that hardly any request exceeds [s]", c["last_step"]
+                         + c["last_mean"] + FAR_OUT / 2.0 * (
+                             c["last_swing"] / c["last_mean"] + sqrt(c["last_swing"])))
 
     def percentile(self, one: Asked, level: X, label: str) -> X:
         """TPOT [s] of a level by halving, between 0 and twice the slowest state's."""
         put = Scalars(self.rows, one.column)
         c = one.cells
         self.reached(one, c["tpot"])
-        span = put(f"Range {label} [s]", c["last_seen"] + 6.0 * c["last_sigma"])
+        span = put(f"Range {label} [s]", 1.01 * c["reach"])
         at = put(f"Try 1 {label}", span / 2.0)
-        for i in range(2, 16):
+        for i in range(2, 18):
             below = self.reached(one, at) < level - 1e-9
             at = put(f"Try {i} {label}", at + when(below, 1.0, -1.0) * span / float(2**i))
         return at

@@ -15,7 +15,6 @@ from planner.workbook.live.expr import (
     least,
     lowest,
     most,
-    normal,
     sqrt,
     total,
     when,
@@ -91,16 +90,9 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
                     + (t.end.each.is_(c["cap"])) * c["tail"] / c["total"], "percent1")
     tokens = t.board.named(t._sized("Output at the peak", (t.end.each <= c["cap"]) * rows
                                     * t.n.each / tpot.each, "science"), f"output_{t.tag}")
-    late = chain.late(one, t.seconds.each, per, t.extra["closed"].each if per else None)
-    seen = t.board.named(t._sized("TPOT of requests [s]", tpot.each + late, "six"),
-                         f"seen_{t.tag}")
-    sigma = t.board.named(t._sized("Spread of TPOT [s]", chain.sigma(
-        one, tpot.each, per, t.variance.each, seen.each - tpot.each), "science"), f"spread_{t.tag}")
-
     def reached(limit: X) -> X:
-        good = normal((limit - seen.all) / sigma.all)
-        more = c["last"] * normal((limit - c["last_seen"]) / c["last_sigma"])
-        return (total(tokens.all * good) + more) / c["tokens"]
+        return (total(tokens.all * chain.good(one, limit))
+                + c["last"] * chain.last_good(one, limit)) / c["tokens"]
     return reached
 
 
@@ -147,12 +139,10 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         board.page.write(row, 0, name, "cell", "text")
     board.row = top + len(rows)
     span = board.line("Range of first tokens", first.longest(), "s", "", "six")
-    wide = board.line("Range of token times", c["last_seen"] + 8.0 * c["last_sigma"], "s", "",
-                      "six")
+    wide = board.line("Range of token times", 1.01 * c["reach"], "s", "", "six")
     place = rows["Time to first token [s]"]
     ttft = [board.put(place, 1, first.mean, "cell", "six")]
-    tpot_mean = board.put(rows["Time per output token [s]"], 1, _mean_tpot(chain, one), "cell",
-                          "six")
+    tpot_mean = board.put(rows["Time per output token [s]"], 1, c["mean_tpot"], "cell", "six")
     tpot = [tpot_mean]
     e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + tpot_mean * most(
         output.mean - 1.0, 0.0), "cell", "six")]
@@ -183,13 +173,6 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         board.page.write(start + 4 * HALVINGS + 5 + i, 0, text, "cell", "text")
     board.row = start + 4 * HALVINGS + 6 + len(READING)
     return Seen(ttft, tpot, e2e, c["running"])
-
-
-def _mean_tpot(chain: Chain, one: Asked) -> X:
-    """E[n] over the throughput, over the states that generate."""
-    t, c = chain.tables, one.cells
-    inside = (t.end.all <= c["cap"]) * chain.weights(one) * t.n.all
-    return (total(inside) + c["tail"] * c["cap"]) / c["tokens"] + c["added"]
 
 
 def _halve(board: Board, row: int, column: int, span: X, reached: Callable[[X], X], level: X,
