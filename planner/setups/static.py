@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import betainc, gammainc, ndtr
+from scipy.special import betainc, ndtr
 
 from planner.memory import sequence_bytes_per_gpu
 from planner.queueing import PERCENTILES
@@ -33,7 +32,7 @@ TURNS = np.arange(QUEUE + 1.0)
 SPREAD = np.sqrt(3.0) * np.array([-1.0, 0.0, 1.0])
 SPREAD_SHARES = np.array([1.0, 4.0, 1.0]) / 6.0
 """Three points with the moments of a normal law (Gauss-Hermite)."""
-HALVINGS = 40
+HALVINGS = 24
 """Bisections of a percentile."""
 
 
@@ -155,13 +154,10 @@ class Static:
         own = table.prefill_s - float(weights @ table.prefill_s)
         b = np.arange(1.0, len(places) + 1.0)
         output = self.workload.output
-        below = np.minimum(np.cumsum(output.weights), 1.0)[None, :] ** (b[:, None] * 1.0)
-        shares = np.diff(below, prepend=0.0, axis=1)
-        longest = shares @ output.tokens
-        swing = np.maximum(shares @ output.tokens**2 - longest**2, 0.0)
-        prompts = b * float(weights @ own**2)
-        return Cycles(self.prefill_s[places], prompts, self.decode_s[places],
-                      self.cycle_s[places], prompts + self.decode_s[places] ** 2 * swing,
+        below = np.minimum(np.cumsum(output.weights), 1.0)[None, :] ** b[:, None]
+        lengths = self.prefill_s[places, None] + output.tokens * self.decode_s[places, None]
+        return Cycles(self.prefill_s[places], np.sqrt(b * float(weights @ own**2)),
+                      self.decode_s[places], lengths, np.diff(below, prepend=0.0, axis=1),
                       table.first_token_s, weights, profile.ttft_scale, profile.request_s)
 
 
@@ -171,12 +167,12 @@ class Cycles:
 
     Attributes
     ----------
-    prefill_s, prefill_s2 : ndarray, shape (N,)
-        [s] mean and [s^2] variance of the prefill of a batch.
+    prefill_s, spread_s : ndarray, shape (N,)
+        [s] mean and standard deviation of the prefill of a batch.
     step_s : ndarray, shape (N,)
         [s] a token.
-    mean_s, variance_s2 : ndarray, shape (N,)
-        [s], [s^2] of a cycle.
+    lengths_s, shares : ndarray, shape (N, a)
+        [s] of a cycle by its longest answer, and the shares of these.
     alone_s, weights : ndarray, shape (k,)
         [s] first token of a prompt alone, and shares of the prompts.
     scale, request_s : float
@@ -184,10 +180,10 @@ class Cycles:
     """
 
     prefill_s: Array
-    prefill_s2: Array
+    spread_s: Array
     step_s: Array
-    mean_s: Array
-    variance_s2: Array
+    lengths_s: Array
+    shares: Array
     alone_s: Array
     weights: Array
     scale: float
@@ -204,8 +200,8 @@ class Batches:
         Share of the requests that find the rank idle.
     met : ndarray, shape (G,)
         Shares of the requests that come during a cycle, by the queue when it started.
-    rest_shape, rest_scale_s : ndarray, shape (G,)
-        Gamma of such a cycle.
+    cycle_s, cycle_shares : ndarray, shape (G, c)
+        [s] of such a cycle, and the shares of the points.
     turns : ndarray, shape (G, T)
         Chance of each number of whole cycles to wait for besides.
     turn_s : float
@@ -226,8 +222,8 @@ class Batches:
 
     idle: float
     met: Array
-    rest_shape: Array
-    rest_scale_s: Array
+    cycle_s: Array
+    cycle_shares: Array
     turns: Array
     turn_s: float
     first_s: Array
@@ -247,70 +243,65 @@ class Batches:
         the index of dispersion of the arrivals on top.
         """
         ends, queue = _queues(cap)
+        # The first state is a cycle that an arrival started, the others are groups of queues.
+        queue = np.concatenate([[1.0], queue])
         batch = np.minimum(queue, cap)
-        at = batch - 1.0
-        every = np.arange(float(len(cycles.mean_s)))
-
-        def read(column: Array) -> Array:
-            return np.interp(at, every, column)
-
-        mean, variance = read(cycles.mean_s), read(cycles.variance_s2)
-        disperse = max(cv2, 1.0)
+        place = np.rint(batch).astype(np.intp) - 1
+        cycle = (cycles.lengths_s[place, :, None] + cycles.spread_s[place, None, None] * SPREAD)
+        cycle = np.maximum(cycle, 0.0).reshape(len(queue), -1)
+        points = (cycles.shares[place, :, None] * SPREAD_SHARES).reshape(len(queue), -1)
+        mean, second, third = ((points * cycle**k).sum(axis=1) for k in (1, 2, 3))
+        burst = max(cv2 - 1.0, 0.0) / 2.0
         come = rate_per_s * mean
-        swing = disperse * come + rate_per_s**2 * variance
+        swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
+        come[0], swing[0] = come[0] + burst, swing[0] + burst * (1.0 + burst)
         left = np.maximum(queue - cap, 0.0)
-        reached = _at_most(ends - left[:, None], come, swing)
-        none = np.where(left > 0, 0.0, _at_most(np.zeros((len(queue), 1)), come, swing)[:, 0])
+        reached = _at_most(np.concatenate([[0.0], ends]) - left[:, None], come, swing)
         reached[:, -1] = 1.0
-        moves = np.diff(reached, prepend=0.0, axis=1)
-        moves[:, 0] = np.maximum(moves[:, 0], 0.0)
-        system = moves.T - np.eye(len(queue))
+        system = np.diff(reached, prepend=0.0, axis=1).T - np.eye(len(queue))
         system[-1] = 1.0
         share = np.maximum(np.linalg.solve(system, np.eye(len(queue))[-1]), 0.0)
         share = share / share.sum()
-        idle_s = float(share @ none) / rate_per_s
-        whole = float(share @ mean) + idle_s
-        second = mean**2 + variance
+        requests = float(share @ come) + share[0]
         elapsed = second / (2.0 * mean)
-        third = mean**3 + 3.0 * mean * variance + 2.0 * variance**2 / mean
         own = np.maximum(third / (3.0 * mean) - elapsed**2, 0.0)
-        ahead = left + rate_per_s * elapsed + (disperse - 1.0) / 2.0
-        spread = np.sqrt(disperse * rate_per_s * elapsed + rate_per_s**2 * own + 1e-9)
+        ahead = left + rate_per_s * elapsed + burst
+        spread = np.sqrt(max(cv2, 1.0) * rate_per_s * elapsed + rate_per_s**2 * own + 1e-9)
         below = ndtr((cap * (TURNS + 1.0) - 0.5 - ahead[:, None]) / spread[:, None])
         below[:, -1] = 1.0
-        turns = np.diff(below, prepend=0.0, axis=1)
-        crowd = np.clip(1.0 + left + rate_per_s * second / mean + (disperse - 1.0) / 2.0, 1.0, cap)
-        first = np.interp(crowd - 1.0, every, cycles.prefill_s)
-        wide = np.sqrt(np.interp(crowd - 1.0, every, cycles.prefill_s2))
+        crowd = np.clip(1.0 + left + rate_per_s * second / mean + burst, 1.0, cap) - 1.0
+        every = np.arange(float(len(cycles.prefill_s)))
+        first, wide = (np.interp(crowd, every, x) for x in (cycles.prefill_s, cycles.spread_s))
         first = np.maximum(first[:, None] + wide[:, None] * SPREAD, 0.0)
         served = share * batch
-        variance = np.maximum(variance, 1e-4 * mean**2)
-        return cls(idle_s / whole, share * mean / whole, mean**2 / variance, variance / mean,
-                   turns, float(np.interp(cap - 1.0, every, cycles.mean_s)),
+        full = float(cycles.lengths_s[cap - 1] @ cycles.shares[cap - 1])
+        return cls(float(share[0] / requests), share * come / requests, cycle, points,
+                   np.diff(below, prepend=0.0, axis=1), full,
                    first * cycles.scale + cycles.request_s, cycles.alone_s, cycles.weights,
-                   served / served.sum(), read(cycles.step_s), np.minimum(ends, float(cap)),
-                   cycles.step_s[:cap], float(share @ batch))
+                   served / served.sum(), cycles.step_s[place],
+                   np.minimum(np.concatenate([[1.0], ends]), float(cap)), cycles.step_s[:cap],
+                   float(share @ batch))
 
     @property
     def mean_ttft_s(self) -> float:
         """Mean time to first token [s]."""
-        length = self.rest_shape * self.rest_scale_s
-        rest = (length + self.rest_scale_s) / 2.0
+        first, second = ((self.cycle_shares * self.cycle_s**k).sum(axis=1) for k in (1, 2))
+        rest = second / (2.0 * first)
         wait = rest + self.turn_s * (self.turns @ TURNS) + self.first_s @ SPREAD_SHARES
         return float(self.idle * (self.alone_s @ self.weights) + self.met @ wait)
 
     def ttft_within(self, limits_s: Array) -> Array:
         """P(TTFT <= limit) for ``limits_s`` [s].
 
-        P(rest <= t) = E[min(C, t)] / E[C] of a gamma C.
+        P(rest <= t) = E[min(C, t)] / E[C] of a cycle C.
         """
-        seen = self.turns > 1e-9
-        state, turn = np.nonzero(seen)
-        t = (limits_s[:, None, None] - self.turn_s * turn[:, None] - self.first_s[state])
-        scaled = np.maximum(t, 0.0) / self.rest_scale_s[state, None]
-        shape = self.rest_shape[state, None]
-        rest = gammainc(shape + 1.0, scaled) + scaled / shape * (1.0 - gammainc(shape, scaled))
-        busy = (rest @ SPREAD_SHARES) @ (self.met[state] * self.turns[state, turn])
+        state, turn = np.nonzero(self.turns * self.met[:, None] > 1e-9)
+        whole = (self.cycle_s * self.cycle_shares).sum(axis=1)[state]
+        t = np.maximum(limits_s[:, None, None] - self.turn_s * turn[:, None]
+                       - self.first_s[state], 0.0)
+        rest = np.einsum("lsfc,sc->lsf", np.minimum(t[..., None], self.cycle_s[state][:, None, :]),
+                         self.cycle_shares[state])
+        busy = (rest @ SPREAD_SHARES) @ (self.met[state] * self.turns[state, turn] / whole)
         alone = (self.alone_s <= limits_s[:, None]) @ self.weights
         return np.asarray(busy + self.idle * alone)
 
