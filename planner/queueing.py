@@ -116,7 +116,7 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
     idle = np.where(stable, 1.0 - rho, 1.0)
     service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
     smooth = (min(arrival_cv2, 1.0) + service_cv2) / (1.0 + service_cv2)
-    ahead = max(arrival_cv2 - 1.0, 0.0) / 2.0
+    ahead = burst_ahead(arrival_cv2)
     of_batch = ahead * first
     mean = rate_per_s * (second + 2.0 * of_batch * first) / (2.0 * idle) * smooth
     jobs = third + 6.0 * of_batch * (second + of_batch * first)
@@ -193,6 +193,22 @@ def peakedness(arrival_cv2: float) -> float:
     return max(1.0, 1.0 + (arrival_cv2 - 1.0) / 2.0)
 
 
+def burst_ahead(arrival_cv2: float) -> float:
+    """e = (ca^2 - 1) / 2: requests of its own burst ahead of a request, and behind it, mean."""
+    return max(arrival_cv2 - 1.0, 0.0) / 2.0
+
+
+def burst_behind(arrival_cv2: float, prompts_per_pass: float) -> float:
+    """Requests of its own burst that are prefilled after a request, where passes hold several.
+
+    The first of a burst starts alone, as the server is idle, and the others follow in passes; who
+    shares a pass stops nobody in it. Without sharing e on average. With passes of k prompts
+    (k - 1) / 2 fewer, but the first of a burst of 1 + e meets all others: e / (1 + e) a request.
+    """
+    ahead = burst_ahead(arrival_cv2)
+    return max(ahead - max(prompts_per_pass - 1.0, 0.0) / 2.0, ahead / (1.0 + ahead))
+
+
 @dataclass(frozen=True, slots=True)
 class Stalls:
     """What prompts add to the time that one answer takes, over the running sequences.
@@ -219,6 +235,10 @@ class Stalls:
         [s] mean wait for the prefill, and T: the same with the prefill.
     arrival_cv2 : float
         Squared coefficient of variation of the gaps between arrivals.
+    behind : float
+        Requests of its own burst that are prefilled after a request, mean.
+    most_s : float or ndarray
+        [s] most that they add to a token's time, where a budget bounds each step.
     """
 
     rate_per_s: float
@@ -228,28 +248,26 @@ class Stalls:
     wait_s: Array | float
     before_s: Array | float
     arrival_cv2: float
-
-    @property
-    def ahead(self) -> float:
-        """e: requests of the same burst ahead of a request, and behind it."""
-        return max(self.arrival_cv2 - 1.0, 0.0) / 2.0
+    behind: float
+    most_s: Array | float = math.inf
 
     def within(self, states: slice) -> Stalls:
         """The stalls of some states."""
         def cut(x: Array | float) -> Array | float:
             return x[states] if isinstance(x, np.ndarray) else x
         return Stalls(self.rate_per_s, cut(self.load), cut(self.mean_s), cut(self.square_s2),
-                      cut(self.wait_s), cut(self.before_s), self.arrival_cv2)
+                      cut(self.wait_s), cut(self.before_s), self.arrival_cv2, self.behind,
+                      cut(self.most_s))
 
     def mean_added_s(self, step_s: Array, gaps: Gaps) -> Array:
         """Mean [s] that they add to the TPOT of answers, with ``step_s`` [s] a token else."""
         each = self.mean_s / (1.0 - self.load)
         come = self.rate_per_s * (self.before_s * gaps.inverse + step_s)
-        return np.asarray((come + self.ahead * gaps.inverse) * each)
+        return np.minimum((come + self.behind * gaps.inverse) * each, self.most_s)
 
     def square_added_s2(self, step_s: Array, gaps: Gaps) -> Array:
         """Mean of the squares [s^2] of the same."""
-        ahead, left = self.ahead, 1.0 - self.load
+        behind, left = self.behind, 1.0 - self.load
         each, own = self.mean_s / left, self.square_s2 - np.square(self.mean_s)
         first, second = gaps.inverse, gaps.inverse_square
         rate, before = self.rate_per_s, self.before_s
@@ -257,14 +275,15 @@ class Stalls:
         mean = (np.square(before) * second + 2.0 * before * step_s * first + np.square(step_s))
         cycles = rate * count * (own + max(self.arrival_cv2, 1.0) * np.square(self.mean_s))
         swing = (np.square(rate * self.wait_s * each) * second
-                 + ahead * (own / np.square(left) + (1.0 + ahead) * np.square(each)) * second)
-        total = (np.square(rate) * mean + 2.0 * rate * ahead * count + ahead**2 * second)
+                 + behind * (own / np.square(left) + (1.0 + behind) * np.square(each)) * second)
+        total = np.square(rate) * mean + 2.0 * rate * behind * count + behind**2 * second
         return np.asarray(cycles / left**3 + swing + total * np.square(each))
 
     def none(self, step_s: Array, gaps: Gaps) -> Array:
         """Share of the answers that meet none of them, of answers of the mean length."""
-        bursts = self.rate_per_s / (1.0 + self.ahead) * (self.before_s + step_s * gaps.mean)
-        return np.asarray(np.exp(-bursts) / (1.0 + self.ahead))
+        bursts = self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2))
+        met = bursts * (self.before_s + step_s * gaps.mean)
+        return np.asarray(np.exp(-met) / (1.0 + self.behind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +306,7 @@ class TokenTimes:
     none: Array
     shape: Array
     scale_s: Array
+    most_s: Array | float = math.inf
 
     @classmethod
     def of(cls, step_s: Array, stalls: Stalls | None, gaps: Gaps) -> TokenTimes:
@@ -297,13 +317,14 @@ class TokenTimes:
         met = np.maximum(1.0 - none, 1e-12)
         mean = np.maximum(stalls.mean_added_s(step_s, gaps) / met, 1e-15)
         swing = np.maximum(stalls.square_added_s2(step_s, gaps) / met - mean**2, 1e-3 * mean**2)
-        return cls(step_s, none, mean**2 / swing, swing / mean)
+        return cls(step_s, none, mean**2 / swing, swing / mean, stalls.most_s)
 
     def share_within(self, limits_s: Array) -> Array:
         """P(TPOT <= limit) of shape (limits, N) for ``limits_s`` [s] of shape (limits,)."""
         over = limits_s[:, None] - self.step_s
         late = gammainc(self.shape, np.maximum(over, 0.0) / self.scale_s)
-        return np.asarray(np.where(over >= 0.0, self.none + (1.0 - self.none) * late, 0.0))
+        share = np.where(over >= 0.0, self.none + (1.0 - self.none) * late, 0.0)
+        return np.where(over >= self.most_s, 1.0, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,10 +422,10 @@ class Chain:
         tokens that the states generate.
         """
         tokens = self.weight * self.n / self.tpot_s
-        likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
-        states = slice(int(likely[0]), int(likely[-1]) + 1)
+        # Past this state the caps hold hardly any more; a cap may lie anywhere before it.
+        likely = tokens >= LIKELY * np.maximum.accumulate(tokens)
+        states = slice(0, int(np.flatnonzero(likely)[-1]) + 1)
         good = np.zeros(len(tokens))
-        good[: states.start] = 1.0
         good[states] = self._times(states).share_within(np.array([tpot_limit_s * (1 + 1e-12)]))[0]
         waiting = tokens * self.tail()
         total = np.cumsum(tokens) + waiting

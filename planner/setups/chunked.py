@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import Stalls, Wait
+from planner.queueing import Stalls, Wait, burst_ahead
 from planner.roofline import StepBatch
 from planner.setups.base import Table
 from planner.setups.continuous import Array, Continuous, mean_wait_s
@@ -156,7 +156,8 @@ class Chunked(Continuous):
                            (square * each**2 + 2.0 * both * each + alone) / ranks)
         return Stalls(rate_per_s, rate_per_s * mean * extra, mean * extra,
                       square * extra**2 + 2.0 * both * extra + alone, wait,
-                      wait + mean * each + self.decode[:size], cv2)
+                      wait + mean * each + self.decode[:size], cv2, burst_ahead(cv2),
+                      extra * self.space[:size] / self.per_step[:size])
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""

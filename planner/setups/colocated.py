@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.queueing import Stalls, Wait
+from planner.queueing import Stalls, Wait, burst_behind
 from planner.setups.continuous import RESIDUAL, Array, Continuous, mean_wait_s
 
 
@@ -50,8 +50,10 @@ class Colocated(Continuous):
         mean, square = float(table.prefill_s @ weights), float(table.prefill_s**2 @ weights)
         kept, ranks = table.occupancy, table.deployment.layout.data
         wait = mean_wait_s(rate_per_s, cv2, kept * mean, kept**2 * ranks * square)
+        prompt, profile = self.workload.new_prompt, table.deployment.profile
+        together = profile.default_max_batched_tokens * prompt.mean / prompt.second_moment
         return Stalls(rate_per_s * kept, self._load(rate_per_s), mean, square, wait, wait + mean,
-                      cv2)
+                      cv2, burst_behind(cv2, together))
 
     def ceiling_rps(self) -> float:
         """Highest n / (o D + n S)."""

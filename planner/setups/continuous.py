@@ -19,6 +19,7 @@ from planner.queueing import (
     Stalls,
     Wait,
     admission_wait,
+    burst_ahead,
     share_within_both,
     sum_percentiles,
 )
@@ -269,7 +270,7 @@ def mean_wait_s(rate_per_s: float, cv2: float, kept_s: Array | float, square_s2:
     kept_s, square_s2 : float or ndarray
         Mean [s] and mean of squares [s^2] of what a prompt keeps the prefill server; below full.
     """
-    ahead = max(cv2 - 1.0, 0.0) / 2.0
+    ahead = burst_ahead(cv2)
     return (rate_per_s * square_s2 / 2.0 + ahead * kept_s) / (1.0 - rate_per_s * kept_s)
 
 

@@ -32,6 +32,8 @@ TURNS = np.arange(QUEUE + 1.0)
 SPREAD = np.sqrt(3.0) * np.array([-1.0, 0.0, 1.0])
 SPREAD_SHARES = np.array([1.0, 4.0, 1.0]) / 6.0
 """Three points with the moments of a normal law (Gauss-Hermite)."""
+LEAK = 1e-9
+"""Chance of a fresh start, so that the chain is the one that an idle rank begins."""
 HALVINGS = 24
 """Bisections of a percentile."""
 
@@ -258,7 +260,9 @@ class Batches:
         left = np.maximum(queue - cap, 0.0)
         reached = _at_most(np.concatenate([[0.0], ends]) - left[:, None], come, swing)
         reached[:, -1] = 1.0
-        system = np.diff(reached, prepend=0.0, axis=1).T - np.eye(len(queue))
+        moves = np.diff(reached, prepend=0.0, axis=1) * (1.0 - LEAK)
+        moves[:, 0] += LEAK
+        system = moves.T - np.eye(len(queue))
         system[-1] = 1.0
         share = np.maximum(np.linalg.solve(system, np.eye(len(queue))[-1]), 0.0)
         share = share / share.sum()
