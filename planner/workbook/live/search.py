@@ -81,12 +81,15 @@ class Law:
         Share that meets no prompt; mean [s] and variance [s²] of what the others meet.
     good : Column
         Share within the target.
+    most : Column or None
+        [s] most that prompts add, where a budget bounds each step.
     """
 
     none: Column
     mean: Column
     swing: Column
     good: Column
+    most: Column | None = None
 
 
 class Scalars:
@@ -287,7 +290,12 @@ class Chain:
             m["occupancy"] if self.kind == "colocated" else x(1.0)))
         c["shorter"] = put("ln of reference answers over the answers, over the peakedness", ln(
             least(REFERENCE_TOKENS / t.output.mean, 1.0)) / c["peak"])
+        c["after"] = c["ahead"]
         if self.kind == "colocated":
+            together = (float(t.step.deployment.profile.default_max_batched_tokens)
+                        / m["longest"])
+            c["after"] = put("Of a burst, prefilled after a request", most(
+                c["ahead"] - most(together - 1.0, 0.0) / 2.0, c["ahead"] / (1.0 + c["ahead"])))
             ranks = float(t.step.deployment.layout.data)
             c["behind"] = put("Wait for the prefill, as two moments say [s]", (
                 one.rate * m["service2"] * ranks / 2.0 + c["ahead"] * m["service1"]) / c["slow"])
@@ -339,26 +347,32 @@ class Chain:
             wait = down((one.rate * others / 2.0 + c["ahead"] * m["new"] * closed.each) / (
                 float(ranks) * absolute(1.0 - c["demand"] * closed.each / float(ranks)))).each
             before = wait + m["new"] * closed.each + step.each
+        limit = None
+        if per is not None:
+            assert t.budget is not None
+            limit = down(per.each * most(float(t.budget) - n.each, 1.0))
         cost = down(mean / left).each
         own = down(most(square_ - square(mean), 0.0)).each
         laws = []
         for tag in ("own", "reference"):
             gaps, first, second = (m[f"{k}_{tag}"] for k in ("gaps", "inverse1", "inverse2"))
-            rate, ahead, s = c["stop"], c["ahead"], step.each
-            none = down(exp(0.0 - rate / (1.0 + ahead) * (before + s * gaps)) / (1.0 + ahead))
-            come = (rate * (before * first + s) + ahead * first) * cost
+            rate, after, s = c["stop"], c["after"], step.each
+            none = down(exp(0.0 - rate / (1.0 + c["ahead"]) * (before + s * gaps))
+                        / (1.0 + after))
+            come = (rate * (before * first + s) + after * first) * cost
+            come = come if limit is None else least(come, limit.each)
             met = most(1.0 - none.each, 1e-12)
             added = down(most(come / met, 1e-15))
             count = before * second + s * first
             whole_ = (square(rate) * (square(before) * second + 2.0 * before * s * first
                                       + square(s))
-                      + 2.0 * rate * ahead * count + square(ahead) * second)
+                      + 2.0 * rate * after * count + square(after) * second)
             cycles = rate * count * (own + most(one.cv2, 1.0) * square(mean)) / left ** 3
-            swing = (square(rate * wait * cost) + ahead * (own / square(left) + (1.0 + ahead)
+            swing = (square(rate * wait * cost) + after * (own / square(left) + (1.0 + after)
                                                            * square(cost))) * second
             variance_ = down(most((cycles + swing + whole_ * square(cost)) / met
                                   - square(added.each), 1e-3 * square(added.each)))
-            law = Law(none, added, variance_, none)
+            law = Law(none, added, variance_, none, limit)
             good = down(self._within(self.targets.tpot, s, law, None if variance is None
                                      else variance.each, "each"))
             laws.append(replace(law, good=good))
@@ -375,7 +389,12 @@ class Chain:
         else:
             over = over * (over > 0.0)
         late = gamma(over, square(mean) / swing, swing / mean)
-        return none * normal((limit - step) / sqrt(spread)) + (1.0 - none) * late
+        share = none * normal((limit - step) / sqrt(spread)) + (1.0 - none) * late
+        if law.most is None:
+            return share
+        bound: X = getattr(law.most, form)
+        past = limit - step >= bound
+        return when(past, 1.0, share) if form == "each" else past + (1.0 - past) * share
 
     def _limit(self, put: Scalars, one: Asked) -> X:
         """Largest batch limit that keeps up and holds TPOT."""
@@ -626,7 +645,10 @@ class Chain:
         late = gamma(least(most(time - c["last_step"], 0.0), FAR_OUT * (
             c["last_mean"] + c["last_swing"] / c["last_mean"])),
             square(c["last_mean"]) / c["last_swing"], c["last_swing"] / c["last_mean"])
-        return c["last_none"] * normal(over) + (1.0 - c["last_none"]) * late
+        share = c["last_none"] * normal(over) + (1.0 - c["last_none"]) * late
+        if "last_most" not in c:
+            return share
+        return when(time - c["last_step"] >= c["last_most"], 1.0, share)
 
     def _last(self, put: Scalars, one: Asked, inside: X) -> None:
         """The law at the limit, and the mean over all states."""
@@ -643,6 +665,8 @@ class Chain:
                                     ("mean", "Added at the limit, mean [s]", at.mean),
                                     ("swing", "Added at the limit, variance [s²]", at.swing)):
             c[f"last_{name}"] = put(label, pick(column.all, place))
+        if at.most is not None:
+            c["last_most"] = put("Added at the limit, most [s]", pick(at.most.all, place))
         added = (1.0 - law.none.all) * law.mean.all
         c["mean_tpot"] = put("TPOT, mean [s]", (
             total(inside * (t.seconds.all + added)) + c["last"] * (
