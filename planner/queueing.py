@@ -451,10 +451,10 @@ class Chain:
             return self.tpot_s[states]
         return np.asarray(self.tpot_s[states] * (1.0 - self.stalls.within(states).load))
 
-    def _times(self, states: slice) -> TokenTimes:
+    def _times(self, states: slice, gaps: Gaps | None = None) -> TokenTimes:
         """TPOT of single requests in some states."""
         return TokenTimes.of(self._step_s(states),
-                             self.stalls and self.stalls.within(states), self.gaps)
+                             self.stalls and self.stalls.within(states), gaps or self.gaps)
 
     def _tokens(self, cap: int) -> Array:
         """Share of the tokens that each state generates."""
@@ -466,22 +466,24 @@ class Chain:
         index = int(np.searchsorted(np.cumsum(self._tokens(cap)), share - 1e-12))
         return float(values[min(index, cap - 1)])
 
-    def mean_tpot(self, cap: int) -> float:
-        """Mean TPOT [s] of the requests."""
+    def mean_tpot(self, cap: int, gaps: Gaps | None = None) -> float:
+        """Mean TPOT [s] of the requests, or of answers with given gaps."""
         states = slice(0, cap)
         step = self._step_s(states)
         if self.stalls is not None:
-            step = step + self.stalls.within(states).mean_added_s(step, self.gaps)
+            step = step + self.stalls.within(states).mean_added_s(step, gaps or self.gaps)
         return float(np.dot(self._tokens(cap), step))
 
-    def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...]) -> list[float]:
-        """Percentiles [s] of the TPOT of requests: over states, and within them."""
+    def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...],
+                         gaps: Gaps | None = None) -> list[float]:
+        """Percentiles [s] of the TPOT of requests, or of answers with given gaps: over states, and
+        within them."""
         tokens = self._tokens(cap)
         if self.stalls is None:
             return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
         likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
         states = slice(int(likely[0]), int(likely[-1]) + 1)
-        times, share = self._times(states), tokens[states] / tokens[states].sum()
+        times, share = self._times(states, gaps), tokens[states] / tokens[states].sum()
         wanted = np.asarray(percentiles) / 100.0 - 1e-9
         low = np.full(len(wanted), float(times.step_s[0]) * (1 - 1e-9))
         high = np.full(len(wanted), 2.0 * float(times.step_s[-1]))

@@ -244,7 +244,13 @@ def gap_percentiles(stall_s: Array, weights: Array, share: float, base: dict[str
 
 def e2e_figures(ttft: dict[str, float], tpot: dict[str, float], workload: Workload
                 ) -> dict[str, float]:
-    """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles (a bound)."""
+    """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles (a bound).
+
+    Parameters
+    ----------
+    tpot : dict
+        [s] of answers of the mean length (``mean``) and of each percentile of the lengths.
+    """
     output = workload.output
     result = {"mean": ttft["mean"] + tpot["mean"] * max(output.mean - 1.0, 0.0)}
     for key in levels_of(ttft):

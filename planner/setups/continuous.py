@@ -31,7 +31,7 @@ from planner.setups.base import (
     figures,
     gap_percentiles,
 )
-from planner.workload import REFERENCE_TOKENS, Slo
+from planner.workload import REFERENCE_TOKENS, Slo, constant
 
 Array = NDArray[np.float64]
 SLOW_STRIDE = 8
@@ -186,7 +186,8 @@ class Continuous(ABC):
             return self._gaps(chain, rate_per_s, cap, (target.percentile,))[
                 f"p{target.percentile:g}"] > target.limit_s
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
-        left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,))[0] * tokens
+        gaps = constant(tokens + 1.0).gaps
+        left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,), gaps)[0] * tokens
         prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
         within = share_within_both(left, prefill, admission, latency, self.table.prompt_weights)
         return float(within[0]) < q - 1e-6
@@ -253,8 +254,16 @@ class Continuous(ABC):
         itl = self._gaps(chain, rate_per_s, cap, levels)
         load = self.gap_stalls(rate_per_s, running)[3]
         itl["mean"] = max(itl["mean"], tpot["mean"])
-        return Latencies(ttft, tpot, itl, e2e_figures(ttft, tpot, self.workload), running, load,
+        return Latencies(ttft, tpot, itl, e2e_figures(
+            ttft, self._whole(chain, cap, levels), self.workload), running, load,
                          {"admission_wait_share": float(probability[cap - 1])})
+
+    def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
+        """TPOT [s] of answers as long as the mean, and as each percentile of their length."""
+        output = self.workload.output
+        values = [chain.tpot_percentiles(cap, (p,), constant(output.quantile(p / 100.0)).gaps)[0]
+                  for p in levels]
+        return figures(chain.mean_tpot(cap, constant(output.mean).gaps), levels, values)
 
     def gap(self, tpot_s: Array) -> Array:
         """Gap between two tokens when no prefill falls into it [s] over ``n``."""

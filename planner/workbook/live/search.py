@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -62,6 +63,8 @@ class Asked:
     cells: dict[str, X] = field(default_factory=dict)
     laws: dict[str, tuple[Law, Law]] = field(default_factory=dict)
     """Of the answers and of the reference answers, over batch ``sizes`` and ``limits``."""
+    law_of: list[Callable[[X, X, X], Law]] = field(default_factory=list)
+    """Further laws from the mean of gaps, of 1 over them and of the square of that."""
     wait: Wait | None = None
     alone: tuple[X, X, X] | None = None
     """Chance, gamma shape and scale of the wait for the prefill alone."""
@@ -353,9 +356,8 @@ class Chain:
             limit = down(per.each * most(float(t.budget) - n.each, 1.0))
         cost = down(mean / left).each
         own = down(most(square_ - square(mean), 0.0)).each
-        laws = []
-        for tag in ("own", "reference"):
-            gaps, first, second = (m[f"{k}_{tag}"] for k in ("gaps", "inverse1", "inverse2"))
+
+        def law_of(gaps: X, first: X, second: X) -> Law:
             rate, after, s = c["stop"], c["after"], step.each
             none = down(exp(0.0 - rate / (1.0 + c["ahead"]) * (before + s * gaps))
                         / (1.0 + after))
@@ -372,11 +374,22 @@ class Chain:
                                                            * square(cost))) * second
             variance_ = down(most((cycles + swing + whole_ * square(cost)) / met
                                   - square(added.each), 1e-3 * square(added.each)))
-            law = Law(none, added, variance_, none, limit)
-            good = down(self._within(self.targets.tpot, s, law, None if variance is None
+            return Law(none, added, variance_, none, limit)
+
+        laws = []
+        for tag in ("own", "reference"):
+            law = law_of(*(m[f"{k}_{tag}"] for k in ("gaps", "inverse1", "inverse2")))
+            good = down(self._within(self.targets.tpot, step.each, law, None if variance is None
                                      else variance.each, "each"))
             laws.append(replace(law, good=good))
+        one.law_of.append(law_of)
         return laws[0], laws[1]
+
+    def whole_laws(self, put: Scalars, one: Asked, tokens: X, label: str) -> tuple[Law, Law]:
+        """The law of answers of so many tokens, over batch sizes and batch limits."""
+        gaps = put(f"Gaps, {label}", most(tokens - 1.0, 1.0))
+        sizes, limits = (law_of(gaps, 1.0 / gaps, 1.0 / square(gaps)) for law_of in one.law_of)
+        return sizes, limits
 
     def _within(self, limit: X, step: X, law: Law, variance: X | None, form: str) -> X:
         """Share of the requests with a TPOT of at most ``limit``: of a row, or as ranges."""
@@ -629,26 +642,36 @@ class Chain:
         return (total(inside * self.good(one, time)) + c["last"] * self.last_good(one, time)
                 ) / c["tokens"]
 
-    def good(self, one: Asked, time: X) -> X:
+    def good(self, one: Asked, time: X, law: Law | None = None) -> X:
         """Share within ``time`` of each row of batch sizes, as ranges."""
         t = self.tables
         if self.kind == "decode":
             return normal((time - t.seconds.all) / sqrt(t.variance.all + TINY_S2))
-        return self._within(time, t.seconds.all, one.laws["sizes"][0], t.variance.all, "all")
+        return self._within(time, t.seconds.all, law or one.laws["sizes"][0], t.variance.all,
+                            "all")
 
-    def last_good(self, one: Asked, time: X) -> X:
+    def last_good(self, one: Asked, time: X, last: dict[str, X] | None = None) -> X:
         """The same of those that wait at the limit."""
         c = one.cells
         over = (time - c["last_step"]) / sqrt(x(TINY_S2))
         if self.kind == "decode":
             return normal(over)
+        at = last or {name: c[f"last_{name}"] for name in ("none", "mean", "swing")}
         late = gamma(least(most(time - c["last_step"], 0.0), FAR_OUT * (
-            c["last_mean"] + c["last_swing"] / c["last_mean"])),
-            square(c["last_mean"]) / c["last_swing"], c["last_swing"] / c["last_mean"])
-        share = c["last_none"] * normal(over) + (1.0 - c["last_none"]) * late
+            at["mean"] + at["swing"] / at["mean"])), square(at["mean"]) / at["swing"],
+            at["swing"] / at["mean"])
+        share = at["none"] * normal(over) + (1.0 - at["none"]) * late
         if "last_most" not in c:
             return share
         return when(time - c["last_step"] >= c["last_most"], 1.0, share)
+
+    def at_last(self, put: Scalars, one: Asked, law: Law, label: str) -> dict[str, X]:
+        """A law of the batch limits at the limit of the column."""
+        place = place_below(one.cells["cap"], self.tables.cap.all)
+        return {name: put(f"{text} at the limit{label}", pick(column.all, place))
+                for name, text, column in (("none", "Meets no prompt", law.none),
+                                           ("mean", "Added, mean [s],", law.mean),
+                                           ("swing", "Added, variance [s²],", law.swing))}
 
     def _last(self, put: Scalars, one: Asked, inside: X) -> None:
         """The law at the limit, and the mean over all states."""
@@ -661,10 +684,7 @@ class Chain:
                 total(inside * t.seconds.all) + c["last"] * c["last_step"]) / c["tokens"])
             return
         law, at = one.laws["sizes"][0], one.laws["limits"][0]
-        for name, label, column in (("none", "Meets no prompt at the limit", at.none),
-                                    ("mean", "Added at the limit, mean [s]", at.mean),
-                                    ("swing", "Added at the limit, variance [s²]", at.swing)):
-            c[f"last_{name}"] = put(label, pick(column.all, place))
+        c.update({f"last_{name}": e for name, e in self.at_last(put, one, at, "").items()})
         if at.most is not None:
             c["last_most"] = put("Added at the limit, most [s]", pick(at.most.all, place))
         added = (1.0 - law.none.all) * law.mean.all
@@ -675,14 +695,32 @@ class Chain:
                          + c["last_mean"] + FAR_OUT / 2.0 * (
                              c["last_swing"] / c["last_mean"] + sqrt(c["last_swing"])))
 
+    def whole(self, one: Asked, tokens: X, label: str) -> tuple[Callable[[X], X], X]:
+        """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s]."""
+        put = Scalars(self.rows, one.column)
+        t, c = self.tables, one.cells
+        inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
+        self.reached(one, c["tpot"])
+        if self.kind == "decode":
+            return (lambda time: self.reached(one, time)), c["mean_tpot"]
+        law, limits = self.whole_laws(put, one, tokens, label)
+        last = self.at_last(put, one, limits, f", {label}")
+        mean = (total(inside * (t.seconds.all + (1.0 - law.none.all) * law.mean.all))
+                + c["last"] * (c["last_step"] + (1.0 - last["none"]) * last["mean"])) / c["tokens"]
+
+        def reached(time: X) -> X:
+            return (total(inside * self.good(one, time, law))
+                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
+        return reached, mean
+
     def percentile(self, one: Asked, level: X, label: str) -> X:
-        """TPOT [s] of a level by halving, between 0 and twice the slowest state's."""
+        """TPOT [s] of a level, of answers as long as that percentile, by halving."""
         put = Scalars(self.rows, one.column)
         c = one.cells
-        self.reached(one, c["tpot"])
+        reached, _ = self.whole(one, self.tables.output.quantile(level), label)
         span = put(f"Range {label} [s]", 1.01 * c["reach"])
         at = put(f"Try 1 {label}", span / 2.0)
         for i in range(2, 18):
-            below = self.reached(one, at) < level - 1e-9
+            below = reached(at) < level - 1e-9
             at = put(f"Try {i} {label}", at + when(below, 1.0, -1.0) * span / float(2**i))
         return at

@@ -144,7 +144,8 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     ttft = [board.put(place, 1, first.mean, "cell", "six")]
     tpot_mean = board.put(rows["Time per output token [s]"], 1, c["mean_tpot"], "cell", "six")
     tpot = [tpot_mean]
-    e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + tpot_mean * most(
+    _, mean = chain.whole(one, output.mean, "answers of the mean length")
+    e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + mean * most(
         output.mean - 1.0, 0.0), "cell", "six")]
     start = board.row
     for i, level in enumerate((None, *LEVELS)):
@@ -159,14 +160,14 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         tpot.append(board.put(rows["Time per output token [s]"], column, _halve(
             board, start + HALVINGS + 1, column, wide, reached, cells[1], HALVINGS), "cell",
             "six", name="" if level is not None else f"tpot_s_{t.tag}"))
-        if level is None:
-            same = (_halve_again(board, start + 2 * HALVINGS + 2, column, span, first.within,
-                                 cells[2], wide, reached))
-            e2e.append(board.put(rows["Whole request [s]"], column, same[0] + same[1] * most(
-                output.quantile(cells[2]) - 1.0, 0.0), "cell", "six", name=f"e2e_s_{t.tag}"))
-        else:
-            e2e.append(board.put(rows["Whole request [s]"], column, ttft[-1] + tpot[-1] * most(
-                output.quantile(cells[2]) - 1.0, 0.0), "cell", "six"))
+        tokens = output.quantile(cells[2])
+        whole_, _ = chain.whole(one, tokens, f"whole request, column {i + 1}")
+        first_token = ttft[-1] if level is not None else _halve(
+            board, start + 2 * HALVINGS + 2, column, span, first.within, cells[2], HALVINGS)
+        each = _halve(board, start + 3 * HALVINGS + 3, column, wide, whole_, cells[2], HALVINGS)
+        e2e.append(board.put(rows["Whole request [s]"], column, first_token + each * most(
+            tokens - 1.0, 0.0), "cell", "six", name="" if level is not None
+            else f"e2e_s_{t.tag}"))
     for row, text in ((start, "Tries of TTFT [s]"), (start + HALVINGS + 1, "Tries of TPOT [s]")):
         board.page.write(row, 0, text, "cell", "text")
     for i, text in enumerate(READING):
@@ -226,10 +227,3 @@ def _read_off(board: Board, row: int, column: int, first: FirstToken, at: X, lev
     more = put(first.within(above + TIE_S))
     part = (level - 1e-9 - share) / most(more - share, 1e-12)
     return below + (above - below) * least(most(part, 0.0), 1.0)
-
-
-def _halve_again(board: Board, row: int, column: int, span: X, within: Callable[[X], X], level: X,
-                 wide: X, reached: Callable[[X], X]) -> tuple[X, X]:
-    """TTFT and TPOT at the level of the whole request."""
-    first = _halve(board, row, column, span, within, level, HALVINGS)
-    return first, _halve(board, row + HALVINGS + 1, column, wide, reached, level, HALVINGS)
