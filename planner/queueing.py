@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, ndtr
+from scipy.special import gammainc
+
+from planner.workload import Gaps, constant
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-WINDOW_TOKENS = 64.0
-"""[token] over which the time per output token of a request is averaged."""
 NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
-BEHIND_CV2 = 4.0
-"""Squared CV of what the prompts behind a request add to its TPOT: an exponential time, 2 d^2, over
-a log-normal length whose reciprocal has a second moment of about twice the mean's square."""
+LIKELY = 1e-9
+"""Weight of a state, relative to the heaviest, below which it changes no percentile."""
+HALVINGS = 40
+"""Bisections of a percentile of TPOT."""
 COARSE = 8
 """Of the times at which a distribution is evaluated, every eighth finds where to look closer."""
 NOTICEABLE = 1e-6
@@ -171,7 +172,7 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -
     if arrival_cv2 < 1.0:
         service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
         smooth = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
-    ahead = max(arrival_cv2 - 1.0, 0.0) / 2.0
+    ahead = burst_ahead(arrival_cv2)
     of_batch = ahead * first
     jobs, job_squares = third, second
     if ahead:
@@ -271,6 +272,140 @@ def peakedness(arrival_cv2: float) -> float:
     return max(1.0, 1.0 + (arrival_cv2 - 1.0) / 2.0)
 
 
+def burst_ahead(arrival_cv2: float) -> float:
+    """e = (ca^2 - 1) / 2: requests of its own burst ahead of a request, and behind it, mean."""
+    return max(arrival_cv2 - 1.0, 0.0) / 2.0
+
+
+def burst_behind(arrival_cv2: float, prompts_per_pass: float) -> float:
+    """Requests of its own burst that are prefilled after a request, where passes hold several.
+
+    The first of a burst starts alone, as the server is idle, and the others follow in passes; who
+    shares a pass stops nobody in it. Without sharing e on average. With passes of k prompts
+    (k - 1) / 2 fewer, but the first of a burst of 1 + e meets all others: e / (1 + e) a request.
+    """
+    ahead = burst_ahead(arrival_cv2)
+    return max(ahead - max(prompts_per_pass - 1.0, 0.0) / 2.0, ahead / (1.0 + ahead))
+
+
+@dataclass(frozen=True, slots=True)
+class Stalls:
+    """What prompts add to the time that one answer takes, over the running sequences.
+
+    While an answer is written, prompts come at a rate ``r`` and each stops it by S; those that come
+    during a stall prolong it, as in the delay cycle of a queue (Conway, Maxwell & Miller 1967,
+    section 8-3; Kleinrock vol. 1, section 5.8): one arrival costs ``S / (1 - u)`` on average, with
+    a variance of ``E[S^2] / (1 - u)^3 - (E[S] / (1 - u))^2``. Besides the prompts that come while
+    it decodes, those that came while it waited and was prefilled itself, T, stop it right after its
+    first token, and so do those of its own burst behind it. Bursts are the geometric batches of
+    :func:`mg1_wait`, of mean ``1 + e``.
+
+    Fields are numbers or arrays of shape (N,) over the running sequences.
+
+    Attributes
+    ----------
+    rate_per_s : float
+        r [1/s], prompts that stop a sequence.
+    load : float or ndarray
+        u, share of time that they take from the decodes; below 1.
+    mean_s, square_s2 : float or ndarray
+        E[S] [s] and E[S^2] [s^2].
+    wait_s, before_s : float or ndarray
+        [s] mean wait for the prefill, and T: the same with the prefill.
+    arrival_cv2 : float
+        Squared coefficient of variation of the gaps between arrivals.
+    behind : float
+        Requests of its own burst that are prefilled after a request, mean.
+    most_s : float or ndarray
+        [s] most that they add to a token's time, where a budget bounds each step.
+    """
+
+    rate_per_s: float
+    load: Array | float
+    mean_s: Array | float
+    square_s2: Array | float
+    wait_s: Array | float
+    before_s: Array | float
+    arrival_cv2: float
+    behind: float
+    most_s: Array | float = math.inf
+
+    def within(self, states: slice) -> Stalls:
+        """The stalls of some states."""
+        def cut(x: Array | float) -> Array | float:
+            return x[states] if isinstance(x, np.ndarray) else x
+        return Stalls(self.rate_per_s, cut(self.load), cut(self.mean_s), cut(self.square_s2),
+                      cut(self.wait_s), cut(self.before_s), self.arrival_cv2, self.behind,
+                      cut(self.most_s))
+
+    def mean_added_s(self, step_s: Array, gaps: Gaps) -> Array:
+        """Mean [s] that they add to the TPOT of answers, with ``step_s`` [s] a token else."""
+        each = self.mean_s / (1.0 - self.load)
+        come = self.rate_per_s * (self.before_s * gaps.inverse + step_s)
+        return np.minimum((come + self.behind * gaps.inverse) * each, self.most_s)
+
+    def square_added_s2(self, step_s: Array, gaps: Gaps) -> Array:
+        """Mean of the squares [s^2] of the same."""
+        behind, left = self.behind, 1.0 - self.load
+        each, own = self.mean_s / left, self.square_s2 - np.square(self.mean_s)
+        first, second = gaps.inverse, gaps.inverse_square
+        rate, before = self.rate_per_s, self.before_s
+        count = before * second + step_s * first
+        mean = (np.square(before) * second + 2.0 * before * step_s * first + np.square(step_s))
+        cycles = rate * count * (own + max(self.arrival_cv2, 1.0) * np.square(self.mean_s))
+        swing = (np.square(rate * self.wait_s * each) * second
+                 + behind * (own / np.square(left) + (1.0 + behind) * np.square(each)) * second)
+        total = np.square(rate) * mean + 2.0 * rate * behind * count + behind**2 * second
+        return np.asarray(cycles / left**3 + swing + total * np.square(each))
+
+    def none(self, step_s: Array, gaps: Gaps) -> Array:
+        """Share of the answers that meet none of them, of answers of the mean length."""
+        bursts = self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2))
+        met = bursts * (self.before_s + step_s * gaps.mean)
+        return np.asarray(np.exp(-met) / (1.0 + self.behind))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTimes:
+    """TPOT of the requests of each state: a step for those that meet no prompt, else a gamma more.
+
+    The gamma has the two moments of what prompts add to those that meet some.
+
+    Attributes
+    ----------
+    step_s : ndarray, shape (N,)
+        [s] without prompts.
+    none : ndarray, shape (N,)
+        Share of the requests that meet none.
+    shape, scale_s : ndarray, shape (N,)
+        Of the gamma of the others; the scale is in s.
+    """
+
+    step_s: Array
+    none: Array
+    shape: Array
+    scale_s: Array
+    most_s: Array | float = math.inf
+
+    @classmethod
+    def of(cls, step_s: Array, stalls: Stalls | None, gaps: Gaps) -> TokenTimes:
+        """TPOT of answers with ``gaps`` between tokens, over the states."""
+        if stalls is None:
+            return cls(step_s, np.ones(len(step_s)), np.ones(len(step_s)), np.ones(len(step_s)))
+        none = stalls.none(step_s, gaps)
+        met = np.maximum(1.0 - none, 1e-12)
+        mean = np.maximum(stalls.mean_added_s(step_s, gaps) / met, 1e-15)
+        swing = np.maximum(stalls.square_added_s2(step_s, gaps) / met - mean**2, 1e-3 * mean**2)
+        return cls(step_s, none, mean**2 / swing, swing / mean, stalls.most_s)
+
+    def share_within(self, limits_s: Array) -> Array:
+        """P(TPOT <= limit) of shape (limits, N) for ``limits_s`` [s] of shape (limits,)."""
+        over = limits_s[:, None] - self.step_s
+        late = gammainc(self.shape, np.maximum(over, 0.0) / self.scale_s)
+        share = np.where(over >= 0.0, self.none + (1.0 - self.none) * late, 0.0)
+        return np.where(over >= self.most_s, 1.0, share)
+
+
 @dataclass(frozen=True, slots=True)
 class AtCap:
     """A chain under one cap.
@@ -305,17 +440,17 @@ class Chain:
     n : ndarray, shape (N,)
         1..N.
     tpot_s : ndarray, shape (N,)
-        [s] time per output token with n running.
+        [s] time per output token with n running, over the tokens.
     log_weight : ndarray, shape (N,)
         ln of the product up to n.
     load : float
         [token/s] that must be generated.
     output_tokens : float
         [token] per request.
-    seen_s : ndarray, shape (N,)
-        [s] mean TPOT of the requests: ``tpot_s`` and the prompts behind their own.
-    sigma_s : ndarray, shape (N,)
-        [s] standard deviation of a request's TPOT around ``seen_s``: some meet more stalls.
+    stalls : Stalls or None
+        What prompts add to the time of an answer; None where none are prefilled.
+    gaps : Gaps
+        Between the tokens of an answer.
     weight : ndarray, shape (N,)
         The products, scaled so that none overflows.
     empty : float
@@ -324,8 +459,6 @@ class Chain:
         Load over the throughput of a state, ``load tpot(n) / n``.
     ratio : ndarray, shape (N,)
         Ratio of the geometric tail past a cap of n.
-    spread : bool
-        Whether any ``sigma_s`` is above zero.
     known : dict
         Columns that several questions need, worked out once.
     """
@@ -334,34 +467,25 @@ class Chain:
     tpot_s: Array
     load: float
     output_tokens: float
-    seen_s: Array
-    sigma_s: Array
+    stalls: Stalls | None
+    gaps: Gaps
     weight: Array
     empty: float
     utilization: Array
     ratio: Array
-    spread: bool
     known: dict[object, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
-           arrival_cv2: float = 1.0, stall_s2: Array | float = 0.0,
-           behind_s: Array | float = 0.0) -> Chain:
+           arrival_cv2: float = 1.0, stalls: Stalls | None = None,
+           gaps: Gaps | None = None) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
-
-        While a request writes w tokens, ``lambda w tpot`` others are prefilled, each stalling it
-        by S; so its own TPOT varies by ``lambda tpot ca^2 E[S^2] / w``, ca^2 being the index of
-        dispersion of their number. The prompts that wait behind its own stall it at once, by d
-        on average, which adds d / w to its TPOT; that varies by :data:`BEHIND_CV2` times its
-        square. One window w of :data:`WINDOW_TOKENS` stands for every request: with its own
-        length a target on TPOT would get easier because answers grow.
 
         Parameters
         ----------
-        stall_s2 : ndarray or float
-            E[S^2] [s^2] that an arrival adds to the running requests.
-        behind_s : ndarray or float
-            d [s].
+        stalls : Stalls, optional
+        gaps : Gaps, optional
+            Of the answers; that of their mean where not given.
         """
         n = np.arange(1.0, len(tpot_s) + 1.0)
         load = max(rate_per_s * output_tokens, 1e-300)
@@ -372,11 +496,9 @@ class Chain:
             logs /= peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        late = np.asarray(behind_s / WINDOW_TOKENS)
-        sigma = np.sqrt(rate_per_s * max(arrival_cv2, 1.0) / WINDOW_TOKENS * tpot_s * stall_s2
-                        + BEHIND_CV2 * late**2)
-        return cls(n, tpot_s, load, output_tokens, tpot_s + late, sigma, np.exp(logs - top),
-                   math.exp(-top), utilization, ratio, bool(sigma.any()))
+        return cls(n, tpot_s, load, output_tokens, stalls,
+                   gaps or constant(output_tokens).gaps, np.exp(logs - top), math.exp(-top),
+                   utilization, ratio)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""
@@ -408,7 +530,11 @@ class Chain:
         return np.where(stable, probability, 1.0), np.where(stable, mean, np.inf)
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
-        """For every cap: share of tokens generated while TPOT is within the limit."""
+        """For every cap: share of requests whose TPOT is within the limit.
+
+        A request counts in the state that it finds on arrival, itself included: the shares of the
+        tokens that the states generate.
+        """
         tokens, good = self._rate(), self._good(tpot_limit_s)
         waiting = tokens * self.tail()
         total = tokens.cumsum() + waiting
@@ -421,8 +547,19 @@ class Chain:
 
     def _good(self, tpot_limit_s: float) -> Array:
         """P(request's TPOT <= limit) in each state."""
-        return self._once(("good", tpot_limit_s), lambda: self._within(
-            np.array([tpot_limit_s * (1 + 1e-12)]), slice(None))[0])
+        return self._once(("good", tpot_limit_s), lambda: self._good_of(tpot_limit_s))
+
+    def _good_of(self, tpot_limit_s: float) -> Array:
+        limit = np.array([tpot_limit_s * (1 + 1e-12)])
+        if self.stalls is None:
+            return np.asarray(self.tpot_s <= limit, dtype=float)
+        # Past this state the caps hold hardly any more; a cap may lie anywhere before it.
+        tokens = self._rate()
+        likely = tokens >= LIKELY * np.maximum.accumulate(tokens)
+        states = slice(0, int(np.flatnonzero(likely)[-1]) + 1)
+        good = np.zeros(len(tokens))
+        good[states] = self._times(states).share_within(limit)[0]
+        return good
 
     def at_cap(self, cap: int, tpot_limit_s: float) -> AtCap:
         """The answers of one cap, which must be stable, without those of the others."""
@@ -456,14 +593,16 @@ class Chain:
         kept[-1] *= 1.0 + float(self.tail()[cap - 1])
         return np.asarray(kept / max(self.empty + float(kept.sum()), 1e-300))
 
-    def _within(self, limits_s: Array, states: slice | NDArray[np.intp]) -> Array:
-        """P(request's TPOT <= limit) in some states, shape (limits, states)."""
-        tpot, sigma = self.seen_s[states], self.sigma_s[states]
-        distance = limits_s[:, None] - tpot
-        if not self.spread:
-            return np.asarray(distance >= 0)
-        spread = np.where(sigma > 0, sigma, 1.0)
-        return np.asarray(np.where(sigma > 0, ndtr(distance / spread), distance >= 0))
+    def _step_s(self, states: slice) -> Array:
+        """[s] per output token with no prompt beside."""
+        if self.stalls is None:
+            return self.tpot_s[states]
+        return np.asarray(self.tpot_s[states] * (1.0 - self.stalls.within(states).load))
+
+    def _times(self, states: slice, gaps: Gaps | None = None) -> TokenTimes:
+        """TPOT of single requests in some states."""
+        return TokenTimes.of(self._step_s(states),
+                             self.stalls and self.stalls.within(states), gaps or self.gaps)
 
     def _tokens(self, cap: int) -> Array:
         """Share of the tokens that each state generates."""
@@ -479,27 +618,34 @@ class Chain:
         index = int(np.searchsorted(reached, share - 1e-12))
         return float(values[min(index, cap - 1)])
 
-    def mean_tpot(self, cap: int) -> float:
-        """Mean time per output token [s] over the tokens: E[n] over the throughput (Little),
-        and what the prompts behind a request's own add."""
-        return float(np.dot(self._tokens(cap), self.seen_s[:cap]))
+    def mean_tpot(self, cap: int, gaps: Gaps | None = None) -> float:
+        """Mean TPOT [s] of the requests, or of answers with given gaps."""
+        states = slice(0, cap)
+        step = self._step_s(states)
+        if self.stalls is not None:
+            step = step + self.stalls.within(states).mean_added_s(step, gaps or self.gaps)
+        return float(np.dot(self._tokens(cap), step))
 
-    def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...]) -> list[float]:
-        """Percentiles [s] of the TPOT of requests: over states, and within them."""
+    def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...],
+                         gaps: Gaps | None = None) -> list[float]:
+        """Percentiles [s] of the TPOT of requests, or of answers with given gaps: over states, and
+        within them."""
         tokens = self._tokens(cap)
-        if not self.spread or not self.sigma_s[:cap].any():
-            return [self.token_percentile(self.seen_s, cap, p / 100.0) for p in percentiles]
-        likely = np.flatnonzero(tokens >= 1e-6 * tokens.max())
-        first, last = int(likely[0]), int(likely[-1])
-        reach = 5.0 * float(self.sigma_s[last])
-        grid = np.linspace(max(float(self.seen_s[first]) - reach, 0.0),
-                           float(self.seen_s[last]) + reach, 128)
-        some = np.flatnonzero(tokens >= 1e-18 * tokens.max())
-
-        def reached(times: Array) -> Array:
-            return np.maximum.accumulate(self._within(times, some) @ tokens[some])
-
-        return _inverted(reached, grid, np.asarray(percentiles) / 100.0 - 1e-9)
+        if self.stalls is None:
+            return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
+        likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
+        states = slice(int(likely[0]), int(likely[-1]) + 1)
+        times, share = self._times(states, gaps), tokens[states] / tokens[states].sum()
+        wanted = np.asarray(percentiles) / 100.0 - 1e-9
+        low = np.full(len(wanted), float(times.step_s[0]) * (1 - 1e-9))
+        high = np.full(len(wanted), 2.0 * float(times.step_s[-1]))
+        while (short := times.share_within(high) @ share < wanted).any():
+            high = np.where(short, 2.0 * high, high)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2.0
+            reached = times.share_within(middle) @ share >= wanted
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+        return [float(x) for x in high]
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

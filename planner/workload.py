@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
 
@@ -16,9 +16,35 @@ _NORMAL = NormalDist()
 Z95 = _NORMAL.inv_cdf(0.95)
 MAX_P95_OVER_MEAN = math.exp(Z95**2 / 2)
 """No log-normal has a 95th percentile above 3.87 times its mean."""
+REFERENCE_TOKENS = 64.0
+"""[token] mean of the answers whose TPOT sizes a pool, whatever the answers are."""
 _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
 _Z_EDGES = [_NORMAL.inv_cdf(float(p)) for p in _EDGES[1:-1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Gaps between the tokens of answers, at least one each; answers of one token have none.
+
+    Attributes
+    ----------
+    mean, inverse, inverse_square : float
+        Means of the number of gaps, of 1 over it, and of the square of that.
+    """
+
+    mean: float
+    inverse: float
+    inverse_square: float
+
+    @classmethod
+    def of(cls, answers: Lengths) -> Gaps:
+        """Of answers; where all are of one token, as of two."""
+        several = answers.tokens >= 1.5
+        shares = answers.weights * several if several.any() else answers.weights
+        gaps, shares = np.maximum(answers.tokens - 1.0, 1.0), shares / shares.sum()
+        return cls(float(shares @ gaps), float(shares @ (1.0 / gaps)),
+                   float(shares @ (1.0 / gaps**2)))
 
 
 @dataclass(frozen=True)
@@ -60,6 +86,11 @@ class Lengths:
     def _reached(self) -> NDArray[np.float64]:
         """Cumulated weights."""
         return np.cumsum(self.weights)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """Gaps between the tokens of answers of these lengths."""
+        return Gaps.of(self)
 
     @property
     def max(self) -> float:
@@ -203,6 +234,12 @@ class Workload:
     def new_prompt(self) -> Lengths:
         """Prompt tokens that must be computed: those not in the prefix cache."""
         return self.prompt.scaled(1.0 - self.prefix_hit) if self.prefix_hit else self.prompt
+
+    @cached_property
+    def reference_gaps(self) -> Gaps:
+        """Gaps between the tokens of answers of the same shape and of the reference mean."""
+        factor = REFERENCE_TOKENS / self.output.mean
+        return replace(self.output, tokens=self.output.tokens * factor).gaps
 
     @cached_property
     def running_context(self) -> float:

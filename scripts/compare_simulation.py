@@ -6,6 +6,7 @@ markdown tables: promised over observed, minus one; negative is optimistic.
 
     python -m scripts.compare_simulation            # examples and grid
     python -m scripts.compare_simulation --grid 40  # fewer cases
+    python -m scripts.compare_simulation --grid 0 --no-examples --wide 130  # at random
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
+import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -76,6 +79,40 @@ def grid(most: int) -> Iterator[tuple[str, PlanRequest]]:
         yield name, parse_plan(document(model, weights, gpu, shape, cv, load))
 
 
+WIDE_MODELS = (*MODELS, ("llama-3.1-8b", "fp8"), ("qwen3-32b", "fp8"), ("gpt-oss-120b", ""),
+               ("gemma-3-27b", "bf16"))
+WIDE_GPUS = ("h100-sxm-80gb", "a100-sxm-80gb", "h200-sxm-141gb", "l40s", "mi300x")
+
+
+def wide(most: int, seed: int) -> Iterator[tuple[str, PlanRequest]]:
+    """Plan requests at random: answers of 8 to 1,500 tokens, prompts of 150 to 12,000, constant to
+    widely spread, CV 1 to 3, with and without prefix hits, any percentile, utilisation 50 to 85 %.
+    """
+    draw = random.Random(seed)
+    for place in range(most):
+        (model, weights), gpu = draw.choice(WIDE_MODELS), draw.choice(WIDE_GPUS)
+        prompt, output = (int(math.exp(draw.uniform(math.log(a), math.log(b))))
+                          for a, b in ((150, 12_000), (8, 1500)))
+        wide_prompt, wide_output = draw.choice((1, 2, 3)), draw.choice((1, 2, 3))
+        cv, hit = draw.choice((1.0, 1.0, 2.0, 2.0, 3.0)), draw.choice((0.0, 0.0, 0.0, 0.5))
+        asked = document(model, weights, gpu, (prompt, prompt * wide_prompt, output,
+                                               output * wide_output), cv, draw.uniform(0.5, 0.85))
+        asked["workload"] |= {"requests_per_second": math.exp(draw.uniform(math.log(2),
+                                                                           math.log(60))),
+                              "prefix_cache_hit_rate": hit}
+        asked["slo"] = {"percentile": draw.choice((90, 90, 95, 99)),
+                        "ttft_ms": round(700 * draw.uniform(0.7, 4.0) * (1 + prompt / 2000))}
+        if draw.random() < 0.85:
+            asked["slo"]["tpot_ms"] = draw.choice((30, 50, 80, 120))
+        asked["limits"]["max_gpus"] = 2000
+        if not weights:
+            del asked["precisions"]
+        elif gpu.startswith("a100") and weights == "fp8":
+            asked["precisions"] = [{"weights": "bf16"}]
+        name = f"{place} {model} {gpu} {prompt}x{wide_prompt}/{output}x{wide_output} CV {cv:g}"
+        yield name + f" hit {hit:g}", parse_plan(asked)
+
+
 def examples() -> Iterator[tuple[str, PlanRequest]]:
     """The plan requests in ``examples/``."""
     for file in sorted(EXAMPLES.glob("*.json")):
@@ -118,7 +155,7 @@ def table(rows: list[Seen]) -> Iterator[str]:
         by[row.setup].append(row)
         by["all"].append(row)
         if " CV " in row.case:
-            by["all, bursts (CV 2)" if " CV 2 " in row.case else "all, Poisson"].append(row)
+            by["all, Poisson" if " CV 1 " in row.case else "all, bursts"].append(row)
     yield ("| set-up | figure | n | median error | 5th | median signed | 95th | lowest "
            "| more than 25 % low |")
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -137,8 +174,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--grid", type=int, default=112, help="workloads of the grid")
     parser.add_argument("--no-examples", action="store_true")
+    parser.add_argument("--wide", type=int, default=0, help="workloads at random")
+    parser.add_argument("--seed", type=int, default=303, help="of the workloads at random")
     chosen = parser.parse_args()
-    cases = list(grid(chosen.grid)) + ([] if chosen.no_examples else list(examples()))
+    cases = [*grid(chosen.grid), *wide(chosen.wide, chosen.seed),
+             *([] if chosen.no_examples else examples())]
     rows: list[Seen] = []
     for i, (name, request) in enumerate(cases, start=1):
         rows += compare(name, replace(request, measured={}))

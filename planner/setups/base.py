@@ -103,7 +103,8 @@ class Table:
         """Shares of the points."""
         return self.workload.prompt.weights
 
-    def wait(self, rate_per_s: float, service: Moments, cv2: float, shared: float = 0.0) -> Wait:
+    def wait(self, rate_per_s: float, service: Moments, cv2: float, shared: float = 0.0,
+             occupancy: float | None = None) -> Wait:
         """Wait for the prefills of a data-parallel rank; the ranks are dealt requests at random.
 
         Prompts that wait together may run in one pass, and the earlier ones then wait for the
@@ -116,9 +117,11 @@ class Table:
             Of the time [s] of a prefill.
         shared : float
             s, the part of that work that the request waits for as well.
+        occupancy : float, optional
+            Share of the service that keeps the replica; that of whole prefills by default.
         """
         ranks = self.deployment.layout.data
-        kept = service.scaled(self.occupancy * ranks)
+        kept = service.scaled((self.occupancy if occupancy is None else occupancy) * ranks)
         wait = mg1_wait_of(rate_per_s / ranks, kept, 1.0 + (cv2 - 1.0) / ranks)
         if not shared:
             return wait
@@ -249,7 +252,13 @@ def gap_percentiles(stall_s: Array, weights: Array, share: float, base: dict[str
 
 def e2e_figures(ttft: dict[str, float], tpot: dict[str, float], workload: Workload
                 ) -> dict[str, float]:
-    """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles (a bound)."""
+    """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles (a bound).
+
+    Parameters
+    ----------
+    tpot : dict
+        [s] of answers of the mean length (``mean``) and of each percentile of the lengths.
+    """
     output = workload.output
     result = {"mean": ttft["mean"] + tpot["mean"] * max(output.mean - 1.0, 0.0)}
     for key in levels_of(ttft):

@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import Moments, Wait
+from planner.queueing import Moments, Stalls, Wait, burst_ahead
 from planner.roofline import StepBatch
 from planner.setups.base import Table
-from planner.setups.continuous import Array, Continuous, behind
+from planner.setups.continuous import Array, Continuous, mean_wait_s
 
 CHUNK_RESIDUAL = 0.9
 """Share of a mean step that a new prompt waits for: the rest of the running one, and the longer
@@ -93,6 +93,7 @@ class Chunked(Continuous):
         self.per_step = table.step_s / table.decode_s
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
         self._load_s = self.extra_per_token * self.workload.new_prompt.mean
+        self.further_s = _further_s(table)
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -110,25 +111,38 @@ class Chunked(Continuous):
         return step[:rows] / self.per_step[:rows] if rows else None
 
     @cached_property
-    def _prompt(self) -> Moments:
-        """Of the tokens of a prompt."""
-        return Moments.of(self.table.prompt_tokens, self.table.prompt_weights)
+    def _powers(self) -> dict[tuple[int, int], float]:
+        """E[p^i f^j] over the prompts: p their tokens, f what they take beyond that of tokens at
+        their mean depth [s]."""
+        tokens, weights = self.table.prompt_tokens, self.table.prompt_weights
+        return {(i, j): float((tokens**i * self.further_s**j) @ weights)
+                for i in range(4) for j in range(4 - i)}
 
     @cached_property
     def _rows(self) -> Array:
         """Space, mixed step, decode step and chunk, shape (4, size)."""
         return np.stack((self.space, self.mixed, self.decode, self.chunk))
 
+    def _service(self, token_s: Array) -> Moments:
+        """Of ``p a + f``, a prompt whose tokens take ``a`` [s] each at their mean depth."""
+        of = self._powers
+        return Moments(
+            token_s * of[1, 0] + of[0, 1],
+            token_s**2 * of[2, 0] + 2.0 * token_s * of[1, 1] + of[0, 2],
+            token_s**3 * of[3, 0] + 3.0 * token_s**2 * of[2, 1] + 3.0 * token_s * of[1, 2]
+            + of[0, 3])
+
     @cached_property
-    def _behind(self) -> tuple[Array, Array, Array]:
-        """What a prompt keeps the prefill server, mean [s] and mean of squares [s^2], and the
-        time [s] from its first chunk to its first token; each of shape (size,)."""
-        prompt, table = self.workload.new_prompt, self.table
-        kept, ranks = table.occupancy, table.deployment.layout.data
-        each = self.decode / self.space + self.extra_per_token
-        mean_s = prompt.mean * each
-        return (kept * mean_s, kept**2 * ranks * prompt.second_moment * each**2,
-                mean_s + self.decode)
+    def _stops(self) -> tuple[Array, ...]:
+        """What :meth:`stalls` needs at any rate, each of shape (size,): what a prompt keeps the
+        prefill server, mean [s] and mean of squares [s^2]; the time [s] from its first chunk to its
+        first token; what it adds to the steps, mean of squares [s^2]; the most [s] that a step
+        adds to a token."""
+        extra, mean = self.extra_per_token, self._powers[1, 0]
+        each, ranks = self.decode / self.space + extra, self.table.deployment.layout.data
+        return (mean * each / ranks, self._service(each).second / ranks,
+                mean * each + self.decode, self._service(extra).second,
+                extra * self.space / self.per_step[: self.size])
 
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens."""
@@ -137,11 +151,10 @@ class Chunked(Continuous):
         per_token = (mixed - decode) / chunk
         tokens = table.prompt_tokens[None, :]
         whole = np.floor(tokens / space)
-        rest = tokens - whole * space
-        full_step = decode + per_token * space
-        latency = whole * full_step + np.where(rest > 0, decode + per_token * rest, 0.0)
-        wait = table.wait(rate_per_s, self._prompt.scaled((full_step / space)[:, 0]), cv2,
-                          float(table.deployment.layout.pipeline))
+        latency = ((whole + (tokens > whole * space)) * decode + per_token * tokens
+                   + self.further_s)
+        wait = table.wait(rate_per_s, self._service((decode / space + per_token)[:, 0]), cv2, 1.0,
+                          1.0 / table.deployment.layout.data)
         profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
         residual = CHUNK_RESIDUAL * decode / (1.0 - load)
@@ -155,7 +168,7 @@ class Chunked(Continuous):
         high = self._rows[:, np.minimum(below + 1, self.size - 1)]
         return np.asarray(low + (at - below) * (high - low))
 
-    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""
         at = np.arange(1.0, self.size + 1.0)
         extra = float(np.interp(running, at, self.mixed - self.decode))
@@ -168,21 +181,16 @@ class Chunked(Continuous):
         share = min(tokens_per_s * step / chunk, 1.0)
         return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)
 
-    def stall_s2(self) -> Array:
-        """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
-        return self._stall_s2
-
-    @cached_property
-    def _stall_s2(self) -> Array:
-        return np.asarray(self.extra_per_token**2 * self.workload.new_prompt.second_moment)
-
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
-        """Their chunks lengthen the steps that follow by their extra time.
+    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
+        """A prompt's chunks lengthen the steps by their extra time, over all of the prompt.
 
         All rows are open, so neither load reaches 1.
         """
-        return behind(rate_per_s, cv2, rate_per_s * self._load_s[:size],
-                      *(column[:size] for column in self._behind))
+        kept, kept_square, alone, square, most = (column[:size] for column in self._stops)
+        wait = mean_wait_s(rate_per_s, cv2, kept, kept_square)
+        added = self._load_s[:size]
+        return Stalls(rate_per_s, rate_per_s * added, added, square, wait, wait + alone, cv2,
+                      burst_ahead(cv2), most)
 
     def ceiling_rps(self) -> float:
         """Highest n a / (o mean step)."""
@@ -210,11 +218,35 @@ def _longest(table: Table) -> float:
     return prompt.second_moment / prompt.mean
 
 
+def _cached(table: Table) -> float:
+    """Mean cached tokens [token] before the prompt that a prompt token belongs to."""
+    tokens, weights = table.prompt_tokens, table.prompt_weights
+    return float((weights * tokens) @ (table.workload.prompt.tokens - tokens)
+                 / (weights @ tokens))
+
+
+def _further_s(table: Table) -> Array:
+    """What a prompt of each length takes beyond that of its tokens at their mean depth [s].
+
+    Attention reads what is before a token, so a token costs more the deeper it stands in its
+    prompt: by a constant each token before it, taken from the longest prompt with and without as
+    many tokens before it. Sums to 0 over the tokens.
+    """
+    tokens, longest = table.prompt_tokens, max(_longest(table), 1.0)
+    depth = table.workload.prompt.tokens - tokens / 2.0
+    deeper = depth - (_cached(table) + longest / 2.0)
+    if not deeper.any():
+        return np.zeros(len(tokens))
+    before = _cached(table) + longest
+    seconds = np.asarray(table.model.seconds(StepBatch(
+        prefill_tokens=np.full(2, longest), prefill_sequences=1.0,
+        cached=np.array([0.0, before]), logits=0.0)))
+    return np.asarray((seconds[1] - seconds[0]) / (longest * before) * tokens * deeper)
+
+
 def _mixed_s(table: Table, decodes: Array, chunk: Array) -> Array:
     """Step of ``decodes`` sequences with a chunk [token] beside them [s]."""
-    workload = table.workload
-    cached = workload.prompt.mean - workload.new_prompt.mean
     return table.model.seconds(StepBatch(
-        decodes=decodes, context=workload.running_context,
+        decodes=decodes, context=table.workload.running_context,
         tokens_per_decode=table.tokens_per_decode, prefill_tokens=chunk, prefill_sequences=1.0,
-        cached=cached + np.maximum(_longest(table) - chunk, 0.0) / 2.0, logits=0.0))
+        cached=_cached(table) + np.maximum(_longest(table) - chunk, 0.0) / 2.0, logits=0.0))

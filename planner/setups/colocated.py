@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.queueing import Moments, Wait
+from planner.queueing import Moments, Stalls, Wait, burst_behind
 from planner.setups.base import Table
-from planner.setups.continuous import RESIDUAL, Array, Continuous, behind
+from planner.setups.continuous import RESIDUAL, Array, Continuous, mean_wait_s
 
 
 class Colocated(Continuous):
@@ -40,7 +40,7 @@ class Colocated(Continuous):
         wait = table.wait(rate_per_s, self.service, cv2, table.deployment.layout.pipeline - 1.0)
         return wait.repeated(len(running)), table.first_token_s[None, :] + RESIDUAL * step[:, None]
 
-    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Prefills per decode step: lambda D / (1 - lambda S)."""
         table = self.table
         load = self._load(rate_per_s)
@@ -48,16 +48,15 @@ class Colocated(Continuous):
         share = rate_per_s * step / max(1.0 - load, 1e-9)
         return share, table.prefill_s, table.prompt_weights, load
 
-    def stall_s2(self) -> float:
-        """A prefill stalls every running request by all of its time."""
-        return float(self.service.second) * self.table.occupancy
-
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
-        """They are prefilled before the first decode step."""
+    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
+        """A prefill stops every running request for all of its time."""
         table, mean, square = self.table, float(self.service.first), float(self.service.second)
         kept, ranks = table.occupancy, table.deployment.layout.data
-        return behind(rate_per_s, cv2, self._load(rate_per_s), kept * mean,
-                      kept**2 * ranks * square, mean)
+        wait = mean_wait_s(rate_per_s, cv2, kept * mean, kept**2 * ranks * square)
+        prompt, profile = self.workload.new_prompt, table.deployment.profile
+        together = profile.default_max_batched_tokens * prompt.mean / prompt.second_moment
+        return Stalls(rate_per_s * kept, self._load(rate_per_s), mean, square, wait, wait + mean,
+                      cv2, burst_behind(cv2, together))
 
     def ceiling_rps(self) -> float:
         """Highest n / (o D + n S)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 from planner.queueing import (
     PERCENTILES,
     Chain,
+    Stalls,
     Wait,
     admission_wait,
+    burst_ahead,
     holds_within_both,
     share_within_both,
     sum_percentiles,
@@ -31,7 +34,7 @@ from planner.setups.base import (
     figures,
     gap_percentiles,
 )
-from planner.workload import Slo
+from planner.workload import REFERENCE_TOKENS, Slo, constant
 
 Array = NDArray[np.float64]
 SLOW_STRIDE = 8
@@ -75,7 +78,7 @@ class Continuous(ABC):
         when an arrival meets ``running`` sequences."""
 
     @abstractmethod
-    def stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
+    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of token gaps that a prefill lengthens, by how much [s], weights, prefill load."""
 
     @abstractmethod
@@ -84,13 +87,8 @@ class Continuous(ABC):
         prefill load."""
 
     @abstractmethod
-    def stall_s2(self) -> Array | float:
-        """E[S^2] [s^2] of what one arrival's prefill adds to each running request."""
-
-    @abstractmethod
-    def behind_s(self, rate_per_s: float, cv2: float, size: int) -> Array | float:
-        """Stall [s] by the prompts that arrived while a request waited and was prefilled, and by
-        those that come during theirs (:func:`behind`), over ``n = 1..size``."""
+    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
+        """What prompts add to the time of an answer, over ``n = 1..size``."""
 
     @abstractmethod
     def ceiling_rps(self) -> float:
@@ -103,11 +101,22 @@ class Continuous(ABC):
         tpot = self.tpot(rate_per_s)
         if tpot is None:
             return None
-        stalls = self.stall_s2()
-        if isinstance(stalls, np.ndarray):
-            stalls = stalls[: len(tpot)]
-        return Chain.of(rate_per_s, self.workload.output.mean, tpot, cv2, stalls,
-                        self.behind_s(rate_per_s, cv2, len(tpot)))
+        output = self.workload.output
+        return Chain.of(rate_per_s, output.mean, tpot, cv2,
+                        self.stalls(rate_per_s, cv2, len(tpot)), output.gaps)
+
+    def _sizing_chains(self, chain: Chain, rate_per_s: float, cv2: float) -> list[Chain]:
+        """The chains that must all hold a target on TPOT.
+
+        Prompts stall a short answer more than a long one, so a target on TPOT would get easier
+        because answers grow. A pool is therefore sized for the reference answers too (of the same
+        shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
+        """
+        workload = self.workload
+        if workload.output.mean <= REFERENCE_TOKENS:
+            return [replace(chain, gaps=workload.reference_gaps, known={})]
+        return [chain, Chain.of(rate_per_s, REFERENCE_TOKENS, chain.tpot_s, cv2, chain.stalls,
+                                workload.reference_gaps)]
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -121,14 +130,17 @@ class Continuous(ABC):
             caps = caps[caps <= len(chain.n)]
         if not caps.size:
             return Verdict(False, 0, "throughput")
-        if self._surely_holds(chain, rate_per_s, cv2, int(caps[-1])):
+        target = self.targets["tpot"]
+        sizing = self._sizing_chains(chain, rate_per_s, cv2) if target else []
+        if self._surely_holds(chain, sizing, rate_per_s, cv2, int(caps[-1])):
             return Verdict(True, int(caps[-1]))
         index = caps - 1
         good = chain.ratio[index] < 1.0
         held = {"throughput": good}
-        target = self.targets["tpot"]
         if target:
-            held["tpot"] = chain.token_share_within(target.limit_s)[index] >= _level(target)
+            held["tpot"] = np.logical_and.reduce([
+                one.token_share_within(target.limit_s)[index] >= _level(target)
+                for one in sizing])
             good = good & held["tpot"]
         target = self.targets["ttft"]
         places = np.flatnonzero(good)
@@ -140,7 +152,8 @@ class Continuous(ABC):
             return Verdict(False, 0, _first_failure(held))
         return self._slowly(chain, rate_per_s, cv2, caps, places)
 
-    def _surely_holds(self, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
+    def _surely_holds(self, chain: Chain, sizing: list[Chain], rate_per_s: float, cv2: float,
+                      cap: int) -> bool:
         """Whether a cap clearly meets every target; False says nothing.
 
         A replica with room to spare holds at its largest batch limit, and this says so without
@@ -149,11 +162,12 @@ class Continuous(ABC):
         if self.slow or chain.ratio[cap - 1] >= 1.0:
             return False
         tpot, ttft = self.targets["tpot"], self.targets["ttft"]
-        seen = chain.at_cap(cap, tpot.limit_s if tpot else math.inf)
-        if tpot and seen.token_share < _level(tpot) + CLEARLY:
+        if tpot and any(one.at_cap(cap, tpot.limit_s).token_share < _level(tpot) + CLEARLY
+                        for one in sizing):
             return False
         if not ttft:
             return True
+        seen = chain.at_cap(cap, math.inf)
         wait, latency = self.prefill(rate_per_s, cv2, np.array([seen.running]))
         mean_s = float(wait.mean_s[0]) + seen.admission_s
         sure = surely_within(ttft.limit_s, mean_s, latency[0], self.table.prompt_weights)
@@ -205,7 +219,8 @@ class Continuous(ABC):
             return self._gaps(chain, rate_per_s, cap, (target.percentile,))[
                 f"p{target.percentile:g}"] > target.limit_s
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
-        left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,))[0] * tokens
+        gaps = constant(tokens + 1.0).gaps
+        left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,), gaps)[0] * tokens
         prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
         within = share_within_both(left, prefill, admission, latency, self.table.prompt_weights)
         return float(within[0]) < q - 1e-6
@@ -216,7 +231,7 @@ class Continuous(ABC):
         column = self.gap(chain.tpot_s)[:cap]
         base = figures(chain.mean_tpot(cap), levels,
                        [chain.token_percentile(column, cap, p / 100.0) for p in levels])
-        share, stall, weights, _ = self.stalls(rate_per_s, chain.mean_running(cap))
+        share, stall, weights, _ = self.gap_stalls(rate_per_s, chain.mean_running(cap))
         return gap_percentiles(stall, weights, share, base)
 
     def _ttft(self, chain: Chain, rate_per_s: float, cv2: float, index: NDArray[np.int64]
@@ -270,32 +285,35 @@ class Continuous(ABC):
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
         itl = self._gaps(chain, rate_per_s, cap, levels)
-        load = self.stalls(rate_per_s, running)[3]
+        load = self.gap_stalls(rate_per_s, running)[3]
         itl["mean"] = max(itl["mean"], tpot["mean"])
-        return Latencies(ttft, tpot, itl, e2e_figures(ttft, tpot, self.workload), running, load,
+        return Latencies(ttft, tpot, itl, e2e_figures(
+            ttft, self._whole(chain, cap, levels), self.workload), running, load,
                          {"admission_wait_share": float(probability[cap - 1])})
+
+    def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
+        """TPOT [s] of answers as long as the mean, and as each percentile of their length."""
+        output = self.workload.output
+        values = [chain.tpot_percentiles(cap, (p,), constant(output.quantile(p / 100.0)).gaps)[0]
+                  for p in levels]
+        return figures(chain.mean_tpot(cap, constant(output.mean).gaps), levels, values)
 
     def gap(self, tpot_s: Array) -> Array:
         """Gap between two tokens when no prefill falls into it [s] over ``n``."""
         return self.table.decode_s[: len(tpot_s)]
 
 
-def behind(rate_per_s: float, cv2: float, load: Array | float, kept_s: Array | float,
-           square_s2: Array | float, alone_s: Array | float) -> Array | float:
-    """Stall [s] by the prompts behind a request: ``u T / (1 - u)``, T its wait and its own prefill.
+def mean_wait_s(rate_per_s: float, cv2: float, kept_s: Array | float, square_s2: Array | float
+                ) -> Array | float:
+    """Mean wait [s] of :func:`planner.queueing.mg1_wait` from two moments of the service.
 
     Parameters
     ----------
-    load : float or ndarray
-        u, share of time that prompts take from the decodes; below 1.
     kept_s, square_s2 : float or ndarray
-        Mean [s] and mean of squares [s^2] of what a prompt keeps the prefill server.
-    alone_s : float or ndarray
-        [s] from the start of a prefill to its first token.
+        Mean [s] and mean of squares [s^2] of what a prompt keeps the prefill server; below full.
     """
-    ahead = max(cv2 - 1.0, 0.0) / 2.0
-    wait_s = (rate_per_s * square_s2 / 2.0 + ahead * kept_s) / (1.0 - rate_per_s * kept_s)
-    return load * (wait_s + alone_s) / (1.0 - load)
+    ahead = burst_ahead(cv2)
+    return (rate_per_s * square_s2 / 2.0 + ahead * kept_s) / (1.0 - rate_per_s * kept_s)
 
 
 def _level(target: Slo) -> float:

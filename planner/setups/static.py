@@ -1,27 +1,41 @@
 """Request-level (static) batching: a batch runs until its longest answer is done.
 
-The baseline before iteration-level scheduling (Orca, OSDI 2022, section 3). When the replica is
-free it takes what waits, at most ``M``; a cycle of ``b`` requests takes
-``prefill(b) + o_max(b) D(b)``, so at rate ``lambda`` the batch settles at ``b = lambda cycle(b)``.
+The baseline before iteration-level scheduling (Orca, OSDI 2022, section 3). When a replica is free
+it takes what waits, at most ``M``; a cycle of ``b`` requests takes ``prefill(b) + o_max(b) D(b)``.
+That is the queue with bulk service (Bailey 1954; Chaudhry & Templeton, *A First Course in Bulk
+Queues*, 1983, chapter 4): the requests that wait when a cycle starts form a Markov chain, and a
+request that comes in the middle of a cycle waits for the rest of it.
 """
 
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.special import betainc, ndtr
 
 from planner.memory import sequence_bytes_per_gpu
 from planner.queueing import PERCENTILES
 from planner.roofline import StepBatch
-from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
+from planner.setups.base import Latencies, Table, Verdict, cap_sequence, e2e_figures, figures
 from planner.setups.continuous import Array
 from planner.workload import Slo
 
-_NORMAL = NormalDist()
-CROWD = 0.7
-"""Percentile of the batches whose cycle a request is taken to wait for."""
+QUEUE = 6
+"""Longest queue that is told apart, in batches."""
+MANY = 30.0
+"""Arrivals in a cycle from which their number is taken as normal."""
+TURNS = np.arange(QUEUE + 1.0)
+"""Whole cycles that a request may have to wait for."""
+SPREAD = np.sqrt(3.0) * np.array([-1.0, 0.0, 1.0])
+SPREAD_SHARES = np.array([1.0, 4.0, 1.0]) / 6.0
+"""Three points with the moments of a normal law (Gauss-Hermite)."""
+LEAK = 1e-9
+"""Chance of a fresh start, so that the chain is the one that an idle rank begins."""
+HALVINGS = 24
+"""Bisections of a percentile."""
 
 
 class Static:
@@ -44,6 +58,10 @@ class Static:
             prefill_tokens=n * prompt.mean, prefill_sequences=n,
             cached=self.workload.prompt.mean - prompt.mean)))
         self.decode_s = table.decode_s[: len(n)]
+        # The attention of prompts of unlike length takes longer than that of their mean.
+        alone = float(table.prompt_weights @ table.prefill_s)
+        uneven = max(alone - float(self.prefill_s[0]), 0.0)
+        self.prefill_s = self.prefill_s + n * uneven
         self.cycle_s = self.prefill_s + longest_of(self.workload.output.tokens,
                                                    self.workload.output.weights, n) * self.decode_s
         self.n = n
@@ -67,25 +85,35 @@ class Static:
             return Verdict(False, 0, "memory")
         failed = "throughput"
         for cap in self.caps[::3][::-1]:
-            seen = self.latencies(rate_per_s, cv2, int(cap))
-            if seen is None:
+            law = self._law(rate_per_s, cv2, int(cap))
+            if law is None:
                 continue
-            failed = self._late(seen)
+            failed = self._late(law, rate_per_s, cv2, int(cap))
             if not failed:
                 return Verdict(True, int(cap))
         return Verdict(False, 0, failed)
 
-    def _late(self, seen: Latencies) -> str:
-        values = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
+    def _late(self, law: Batches, rate_per_s: float, cv2: float, cap: int) -> str:
+        """The first target that a batch limit misses."""
         for target in self.workload.slos:
-            if values[target.metric][f"p{target.percentile:g}"] > target.limit_s:
+            if target.metric == "e2e":
+                seen = self.latencies(rate_per_s, cv2, cap)
+                held = seen is not None and (seen.e2e_s[f"p{target.percentile:g}"]
+                                             <= target.limit_s)
+            else:
+                share = (float(law.ttft_within(np.array([target.limit_s]))[0])
+                         if target.metric == "ttft" else law.tpot_within(target.limit_s))
+                held = share >= target.percentile / 100.0 - 1e-6
+            if not held:
                 return target.metric
         return ""
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit."""
-        seen = self.latencies(rate_per_s, cv2, cap)
-        return (math.inf, math.inf) if seen is None else (seen.ttft_s["mean"], seen.tpot_s["mean"])
+        law = self._law(rate_per_s, cv2, cap)
+        if law is None:
+            return math.inf, math.inf
+        return law.mean_ttft_s, float(law.batches @ law.step_s)
 
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
@@ -99,71 +127,236 @@ class Static:
 
     def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
         """What users see [s] under a batch limit; None when the replica cannot keep up."""
-        cycle = self.cycle_s[:cap]
-        keeps_up = self.n[:cap] / cycle >= rate_per_s
-        if not keeps_up[-1]:
+        law = self._law(rate_per_s, cv2, cap)
+        if law is None:
             return None
-        batch = int(np.argmax(keeps_up)) + 1
-        arriving, variance = self._met(rate_per_s, cv2, batch)
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
-
-        def crowd(level: float) -> int:
-            size = arriving + max(_NORMAL.inv_cdf(level), 0.0) * math.sqrt(variance)
-            return min(cap, max(batch, math.ceil(size)))
-
-        load = rate_per_s * float(cycle[cap - 1]) / cap
-        queue = self._queue_s(float(cycle[cap - 1]), cap, load, cv2)
-        busy = min(1.0, rate_per_s * float(cycle[batch - 1]))
-        profile = self.table.deployment.profile
-        many = crowd(CROWD)
-        lag = float(self.table.lag_s @ self.table.prompt_weights)
-        prefill = float(self.prefill_s[many - 1]) * profile.ttft_scale + lag
-        rest_s, share, mean_rest = self._rest(many)
-        ends = np.interp([max(0.0, (p / 100.0 - (1.0 - busy)) / busy) if busy > 0 else 0.0
-                          for p in levels], share, rest_s)
-        waits = [float(w) - queue * math.log(1.0 - p / 100.0)
-                 for p, w in zip(levels, ends, strict=True)]
-        ttft = figures(busy * mean_rest + queue + prefill, levels, [w + prefill for w in waits])
-        tpot = figures(float(self.decode_s[crowd(0.5) - 1]), levels,
-                       [float(self.decode_s[crowd(p / 100.0) - 1]) for p in levels])
+        shares = [p / 100.0 for p in levels]
+        ttft = figures(law.mean_ttft_s, levels, law.ttft_percentiles(shares))
+        tpot = figures(float(law.batches @ law.step_s), levels, law.tpot_percentiles(shares))
         e2e = e2e_figures(ttft, tpot, self.workload)
-        return Latencies(ttft, tpot, dict(tpot), e2e, float(batch), load)
+        load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
+        return Latencies(ttft, tpot, dict(tpot), e2e, law.running, load)
 
-    def _cycles(self, batch: int) -> tuple[Array, Array]:
-        """Length of a cycle of ``batch`` requests [s], by its longest answer, with weights."""
+    def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:
+        """The batches of one data-parallel rank; None when it cannot keep up."""
+        ranks = self.table.deployment.layout.data
+        most = max(cap // ranks, 1)
+        if not (self.n[:cap] / self.cycle_s[:cap])[-1] > rate_per_s:
+            return None
+        return Batches.of(self.cycles, rate_per_s / ranks, 1.0 + (cv2 - 1.0) / ranks, most)
+
+    @cached_property
+    def cycles(self) -> Cycles:
+        """Cycles of a rank over its batches."""
+        table, ranks = self.table, self.table.deployment.layout.data
+        profile, weights = table.deployment.profile, table.prompt_weights
+        places = np.arange(ranks - 1, len(self.n), ranks) if len(self.n) >= ranks else np.zeros(
+            1, dtype=np.intp)
+        own = table.prefill_s - float(weights @ table.prefill_s)
+        b = np.arange(1.0, len(places) + 1.0)
         output = self.workload.output
-        reached = np.minimum(np.cumsum(output.weights), 1.0) ** batch
-        weights = np.diff(reached, prepend=0.0)
-        return self.prefill_s[batch - 1] + output.tokens * self.decode_s[batch - 1], weights
+        below = np.minimum(np.cumsum(output.weights), 1.0)[None, :] ** b[:, None]
+        lengths = self.prefill_s[places, None] + output.tokens * self.decode_s[places, None]
+        return Cycles(self.prefill_s[places], np.sqrt(b * float(weights @ own**2)),
+                      self.decode_s[places], lengths, np.diff(below, prepend=0.0, axis=1),
+                      table.first_token_s, weights, profile.ttft_scale,
+                      float(table.lag_s @ weights))
 
-    def _met(self, rate_per_s: float, cv2: float, batch: int) -> tuple[float, float]:
-        """Mean and variance of the requests that come in the cycle which one of them meets.
 
-        Long cycles are met more often: their mean as met is E[C^2] / E[C] (inspection paradox).
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Cycles of a rank over its batch ``b = 1..N``.
+
+    Attributes
+    ----------
+    prefill_s, spread_s : ndarray, shape (N,)
+        [s] mean and standard deviation of the prefill of a batch.
+    step_s : ndarray, shape (N,)
+        [s] a token.
+    lengths_s, shares : ndarray, shape (N, a)
+        [s] of a cycle by its longest answer, and the shares of these.
+    alone_s, weights : ndarray, shape (k,)
+        [s] first token of a prompt alone, and shares of the prompts.
+    scale, lag_s : float
+        First token over its prefill, and mean [s] in which the prefill does not run.
+    """
+
+    prefill_s: Array
+    spread_s: Array
+    step_s: Array
+    lengths_s: Array
+    shares: Array
+    alone_s: Array
+    weights: Array
+    scale: float
+    lag_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Batches of a rank at an arrival rate, and what a request meets.
+
+    Attributes
+    ----------
+    idle : float
+        Share of the requests that find the rank idle.
+    met : ndarray, shape (G,)
+        Shares of the requests that come during a cycle, by the queue when it started.
+    cycle_s, cycle_shares : ndarray, shape (G, c)
+        [s] of such a cycle, and the shares of the points.
+    turns : ndarray, shape (G, T)
+        Chance of each number of whole cycles to wait for besides.
+    turn_s : float
+        [s] of a full cycle.
+    first_s : ndarray, shape (G, 3)
+        [s] of the request's own batch to its first token: low, middle and high.
+    alone_s, weights : ndarray, shape (k,)
+        [s] first token on an idle rank, and shares of the prompts.
+    batches : ndarray, shape (G,)
+        Shares of the requests by the queue when their own cycle started.
+    step_s, ends : ndarray, shape (G,)
+        [s] a token in it, and the largest batch counted there.
+    steps_s : ndarray, shape (M,)
+        [s] a token over all batches.
+    running : float
+        Sequences of a cycle, mean over cycles.
+    """
+
+    idle: float
+    met: Array
+    cycle_s: Array
+    cycle_shares: Array
+    turns: Array
+    turn_s: float
+    first_s: Array
+    alone_s: Array
+    weights: Array
+    batches: Array
+    step_s: Array
+    ends: Array
+    steps_s: Array
+    running: float
+
+    @classmethod
+    def of(cls, cycles: Cycles, rate_per_s: float, cv2: float, cap: int) -> Batches:
+        """Solve the chain of the requests that wait when a cycle starts.
+
+        Arrivals in a cycle are a Poisson number over a gamma time, a negative binomial one, with
+        the index of dispersion of the arrivals on top.
         """
-        cycle, weights = self._cycles(batch)
-        first, second, third = (float(weights @ cycle**k) for k in (1, 2, 3))
-        met = second / first
-        mean = rate_per_s * met + max(cv2 - 1.0, 0.0) / 2.0
-        return mean, mean * max(cv2, 1.0) + rate_per_s**2 * max(third / first - met**2, 0.0)
+        ends, queue = _queues(cap)
+        # The first state is a cycle that an arrival started, the others are groups of queues.
+        queue = np.concatenate([[1.0], queue])
+        batch = np.minimum(queue, cap)
+        place = np.rint(batch).astype(np.intp) - 1
+        cycle = (cycles.lengths_s[place, :, None] + cycles.spread_s[place, None, None] * SPREAD)
+        cycle = np.maximum(cycle, 0.0).reshape(len(queue), -1)
+        points = (cycles.shares[place, :, None] * SPREAD_SHARES).reshape(len(queue), -1)
+        mean, second, third = ((points * cycle**k).sum(axis=1) for k in (1, 2, 3))
+        burst = max(cv2 - 1.0, 0.0) / 2.0
+        come = rate_per_s * mean
+        swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
+        come[0], swing[0] = come[0] + burst, swing[0] + burst * (1.0 + burst)
+        left = np.maximum(queue - cap, 0.0)
+        reached = _at_most(np.concatenate([[0.0], ends]) - left[:, None], come, swing)
+        reached[:, -1] = 1.0
+        moves = np.diff(reached, prepend=0.0, axis=1) * (1.0 - LEAK)
+        moves[:, 0] += LEAK
+        system = moves.T - np.eye(len(queue))
+        system[-1] = 1.0
+        share = np.maximum(np.linalg.solve(system, np.eye(len(queue))[-1]), 0.0)
+        share = share / share.sum()
+        requests = float(share @ come) + share[0]
+        elapsed = second / (2.0 * mean)
+        own = np.maximum(third / (3.0 * mean) - elapsed**2, 0.0)
+        ahead = left + rate_per_s * elapsed + burst
+        spread = np.sqrt(max(cv2, 1.0) * rate_per_s * elapsed + rate_per_s**2 * own + 1e-9)
+        below = ndtr((cap * (TURNS + 1.0) - 0.5 - ahead[:, None]) / spread[:, None])
+        below[:, -1] = 1.0
+        crowd = np.clip(1.0 + left + rate_per_s * second / mean + burst, 1.0, cap) - 1.0
+        every = np.arange(float(len(cycles.prefill_s)))
+        first, wide = (np.interp(crowd, every, x) for x in (cycles.prefill_s, cycles.spread_s))
+        first = np.maximum(first[:, None] + wide[:, None] * SPREAD, 0.0)
+        served = share * batch
+        full = float(cycles.lengths_s[cap - 1] @ cycles.shares[cap - 1])
+        return cls(float(share[0] / requests), share * come / requests, cycle, points,
+                   np.diff(below, prepend=0.0, axis=1), full,
+                   first * cycles.scale + cycles.lag_s, cycles.alone_s, cycles.weights,
+                   served / served.sum(), cycles.step_s[place],
+                   np.minimum(np.concatenate([[1.0], ends]), float(cap)), cycles.step_s[:cap],
+                   float(share @ batch))
 
-    def _rest(self, batch: int) -> tuple[Array, Array, float]:
-        """Rest of a running cycle: times [s], the share of rests up to each, and the mean [s].
+    @property
+    def mean_ttft_s(self) -> float:
+        """Mean time to first token [s]."""
+        first, second = ((self.cycle_shares * self.cycle_s**k).sum(axis=1) for k in (1, 2))
+        rest = second / (2.0 * first)
+        wait = rest + self.turn_s * (self.turns @ TURNS) + self.first_s @ SPREAD_SHARES
+        return float(self.idle * (self.alone_s @ self.weights) + self.met @ wait)
 
-        P(rest <= t) = E[min(C, t)] / E[C], linear between the points of C.
+    def ttft_within(self, limits_s: Array) -> Array:
+        """P(TTFT <= limit) for ``limits_s`` [s].
+
+        P(rest <= t) = E[min(C, t)] / E[C] of a cycle C.
         """
-        cycle, weights = self._cycles(batch)
-        times = np.concatenate([[0.0], cycle])
-        share = np.minimum(times[:, None], cycle) @ weights / float(weights @ cycle)
-        return times, share, float(weights @ cycle**2 / (2.0 * weights @ cycle))
+        state, turn = np.nonzero(self.turns * self.met[:, None] > 1e-9)
+        whole = (self.cycle_s * self.cycle_shares).sum(axis=1)[state]
+        t = np.maximum(limits_s[:, None, None] - self.turn_s * turn[:, None]
+                       - self.first_s[state], 0.0)
+        rest = np.einsum("lsfc,sc->lsf", np.minimum(t[..., None], self.cycle_s[state][:, None, :]),
+                         self.cycle_shares[state])
+        busy = (rest @ SPREAD_SHARES) @ (self.met[state] * self.turns[state, turn] / whole)
+        alone = (self.alone_s <= limits_s[:, None]) @ self.weights
+        return np.asarray(busy + self.idle * alone)
 
-    @staticmethod
-    def _queue_s(cycle_s: float, cap: int, load: float, cv2: float) -> float:
-        """Mean wait beyond the running cycle, as of ``cap`` servers (Sakasegawa 1977)."""
-        if load >= 1.0:
-            return math.inf
-        bulk = load ** (math.sqrt(2.0 * (cap + 1.0)) - 1.0) / (cap * (1.0 - load))
-        return float(cycle_s * bulk * (max(cv2, 0.0) + 1.0) / 2.0)
+    def ttft_percentiles(self, shares: list[float]) -> list[float]:
+        """TTFT [s] that each share of the requests does not exceed."""
+        wanted = np.asarray(shares) - 1e-9
+        low = np.zeros(len(wanted))
+        high = np.full(len(wanted), 2.0 * self.mean_ttft_s)
+        while (short := self.ttft_within(high) < wanted).any():
+            high = np.where(short, 2.0 * high, high)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2.0
+            reached = self.ttft_within(middle) >= wanted
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+        return [float(x) for x in high]
+
+    def tpot_within(self, limit_s: float) -> float:
+        """Share of the requests in batches whose step is within a limit [s]."""
+        largest = float(np.searchsorted(self.steps_s, limit_s * (1 + 1e-12), side="right"))
+        if largest >= len(self.steps_s):
+            return 1.0
+        return float(np.interp(largest, np.concatenate([[0.0], self.ends]),
+                               np.concatenate([[0.0], np.cumsum(self.batches)])))
+
+    def tpot_percentiles(self, shares: list[float]) -> list[float]:
+        """TPOT [s] that each share of the requests does not exceed."""
+        reached = np.concatenate([[0.0], np.cumsum(self.batches)])
+        sizes = np.interp(np.asarray(shares) - 1e-9, reached, np.concatenate([[0.0], self.ends]))
+        place = np.clip(np.ceil(sizes - 1e-6).astype(int), 1, len(self.steps_s)) - 1
+        return [float(x) for x in self.steps_s[place]]
+
+
+def _queues(cap: int) -> tuple[Array, Array]:
+    """Groups of waiting requests: the largest of each, and what it counts as."""
+    ends = np.array(cap_sequence(QUEUE * cap), dtype=float)
+    ends = np.unique(np.append(ends, [cap, QUEUE * cap]))
+    return ends, (np.concatenate([[0.0], ends[:-1]]) + 1.0 + ends) / 2.0
+
+
+def _at_most(count: Array, mean: Array, variance: Array) -> Array:
+    """P(number <= count) of negative binomial numbers, of shape (rows, columns)."""
+    most = np.floor(count)
+    over = np.maximum(variance, mean * (1.0 + 1e-6))
+    many = mean > MANY
+    found = ndtr((most + 0.5 - mean[:, None]) / np.sqrt(over)[:, None])
+    few = np.flatnonzero(~many)
+    if few.size:
+        m, v = mean[few, None], over[few, None]
+        found[few] = betainc(m**2 / (v - m), np.maximum(most[few], 0.0) + 1.0, m / v)
+    return np.asarray(np.where(most >= 0.0, found, 0.0))
 
 
 def longest_of(tokens: Array, weights: Array, n: Array) -> Array:

@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 
 from planner.queueing import (
     Chain,
+    Stalls,
+    TokenTimes,
     admission_wait,
+    burst_ahead,
+    burst_behind,
     mg1_wait,
     no_wait,
     peakedness,
@@ -24,7 +28,14 @@ from planner.queueing import (
     split_arrival_cv2,
     sum_percentiles,
 )
-from planner.workload import Lengths, from_mean_p95, from_p50_p95, lognormal
+from planner.workload import (
+    Lengths,
+    constant,
+    empirical,
+    from_mean_p95,
+    from_p50_p95,
+    lognormal,
+)
 
 QUICK = settings(max_examples=40, derandomize=True, deadline=None)
 ONE = np.array([1.0])
@@ -312,3 +323,76 @@ def test_two_matched_moments_alone_would_break_it():
     assert share_within(0.1, first + second, latency, ONE) > share_within(0.1, first, latency, ONE)
     assert (share_within_both(0.1, first, second, latency, ONE)
             == share_within(0.1, first, latency, ONE))
+
+
+# -- what prompts add to an answer ------------------------------------------------------------
+
+
+def stalls(rate: float = 3.0, service: float = 0.05, cv2: float = 1.0, before: float = 0.0,
+           **more: float) -> Stalls:
+    return Stalls(rate, rate * service, service, service**2, 0.0, before, cv2,
+                  burst_ahead(cv2), **more)
+
+
+def delay_cycles(rate: float, service: float, work: float, runs: int) -> np.ndarray:
+    """Time that ``work`` [s] takes when each arrival stops it for ``service`` [s]."""
+    draw = np.random.default_rng(3)
+    found = np.empty(runs)
+    for run in range(runs):
+        left = total = work
+        while left > 0:
+            come = draw.poisson(rate * left)
+            left = come * service
+            total += left
+        found[run] = total
+    return found
+
+
+@pytest.mark.parametrize("gaps", [8, 64, 400])
+def test_stalls_are_those_of_a_delay_cycle(gaps):
+    """Mean, variance and p90 of an answer that is stopped by a Poisson stream, by simulation."""
+    step = 0.01
+    seen = delay_cycles(3.0, 0.05, gaps * step, 40_000) / gaps
+    law, answers = stalls(), constant(gaps + 1).gaps
+    steps = np.array([step])
+    mean = float(law.mean_added_s(steps, answers)[0])
+    assert step + mean == pytest.approx(seen.mean(), rel=0.02)
+    assert float(law.square_added_s2(steps, answers)[0]) - mean**2 == pytest.approx(
+        seen.var(), rel=0.06)
+    assert float(law.none(steps, answers)[0]) == pytest.approx((seen < step * 1.0001).mean(),
+                                                              abs=0.01)
+    chain = Chain.of(1e-9, 100.0, steps / 0.85, stalls=law, gaps=answers)
+    assert chain.tpot_percentiles(1, (90.0,))[0] == pytest.approx(np.quantile(seen, 0.9),
+                                                                 rel=0.12)
+
+
+def test_an_answer_that_meets_no_prompt_takes_its_steps():
+    times = TokenTimes.of(np.array([0.01, 0.02]), stalls(1e-9), constant(100).gaps)
+    assert times.share_within(np.array([0.0101, 0.0201])) == pytest.approx(
+        np.array([[1.0, 0.0], [1.0, 1.0]]))
+
+
+@QUICK
+@given(rate=st.floats(0.01, 15.0), more=st.floats(1.0, 1.3), tokens=st.integers(2, 500),
+       cv2=st.floats(1.0, 9.0), limit=st.floats(0.0101, 0.2))
+def test_more_prompts_never_make_a_token_more_likely_to_be_in_time(rate, more, tokens, cv2, limit):
+    answers, step = constant(tokens).gaps, np.array([0.01])
+    share = [float(TokenTimes.of(step, stalls(r, cv2=cv2, before=0.05), answers).share_within(
+        np.array([limit]))[0, 0]) for r in (rate, rate * more)]
+    assert share[1] <= share[0] + 1e-9
+
+
+def test_a_budget_bounds_every_step():
+    times = TokenTimes.of(np.array([0.01]), stalls(10.0, most_s=0.02), constant(4).gaps)
+    assert times.share_within(np.array([0.03001]))[0, 0] == 1.0
+    assert times.share_within(np.array([0.0299]))[0, 0] < 1.0
+
+
+@pytest.mark.parametrize(("per_pass", "behind"), [(1, 4.0), (3, 3.0), (1000, 0.8)])
+def test_who_shares_a_pass_stops_nobody_in_it(per_pass, behind):
+    assert burst_behind(9.0, per_pass) == pytest.approx(behind)
+
+
+def test_gaps_of_one_token_do_not_count():
+    gaps = empirical([1, 3, 5], [0.5, 0.25, 0.25]).gaps
+    assert (gaps.mean, gaps.inverse, gaps.inverse_square) == pytest.approx((3.0, 0.375, 0.15625))

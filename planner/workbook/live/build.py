@@ -25,7 +25,7 @@ from planner.workbook.plan import Plan, Row
 MOST_LIVE = 2
 """Options that get a sheet: the recommended one and the runner-up."""
 SHEET = "Operating points {place}"
-LIVE_SETUPS = ("static", "colocated", "chunked", "disaggregated")
+LIVE_SETUPS = ("colocated", "chunked", "disaggregated")
 OPTION_WIDTHS = (40, 14, 13, 13, 12, 12, 12, 12)
 
 

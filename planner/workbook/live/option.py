@@ -24,7 +24,6 @@ from planner.workbook.live.pools import SCALAR_ROWS, Demand, OptionCells, PoolCe
 from planner.workbook.live.search import Asked, Chain, Rows
 from planner.workbook.live.seen import FirstToken, latencies
 from planner.workbook.live.sizing import size
-from planner.workbook.live.staticbatch import StaticSheet
 from planner.workbook.live.step import StepSheet
 from planner.workbook.live.twopools import TwoPools
 
@@ -36,7 +35,7 @@ class OptionSheet:
     ----------
     board : Board
     setup : str
-        ``static``, ``colocated``, ``chunked`` or ``disaggregated``.
+        ``colocated``, ``chunked`` or ``disaggregated``.
     rank : int
         1 or 2: part of the names on the sheet.
     """
@@ -63,8 +62,6 @@ class OptionSheet:
         spread = b.line("Spread of the context", sqrt(own + more), "tokens", "", "one")
         if self.setup == "disaggregated":
             return TwoPools(self, context, spread).write()
-        if self.setup == "static":
-            return StaticSheet(self, context, spread).write()
         return self._one(context, spread)
 
     def _targets(self) -> None:
@@ -114,6 +111,7 @@ class OptionSheet:
                    pool.token_budget)
         t.prompts()
         self.moments(t, self.occupancy(pool))
+        t.write_gaps()
         t.sizes(pool.most_sequences)
         rows = Rows(t, b.row + 3)
         targets = self.demand.targets
@@ -153,8 +151,6 @@ class OptionSheet:
                                           m[f"s{power}"] * share,
                                           "s" + ("", "²", "³")[power - 1], "", "science")
         m["held"] = m["service1"]
-        m["stall2"] = b.line("Stall of the decodes, mean of squares", m["s2"] * m["occupancy"],
-                             "s²", "", "science")
         m["first"] = b.line("First token on an idle replica, mean",
                             total(self.prompt.share.all * t.first.all), "s", "", "six")
 

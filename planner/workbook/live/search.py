@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
-from planner.queueing import BEHIND_CV2, WINDOW_TOKENS
 from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
 from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
@@ -43,6 +42,7 @@ from planner.workbook.live.onepool import (
     Wait,
     rank_wait,
 )
+from planner.workload import REFERENCE_TOKENS
 
 SIDE = 24
 """Columns from those of a rate to its second and third ones."""
@@ -52,6 +52,10 @@ LEAST_WEIGHT = 1e-300
 """A sum of weights that is 0 where a rate is far beyond what a limit carries."""
 TINY_S2 = 1e-18
 """[s^2] added to a variance that may be 0."""
+BESIDE = 24
+"""Columns from one of the search to the next block of columns that belong to it."""
+FAR_OUT = 50.0
+"""Means and scales of a gamma beyond which nothing is left."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +66,10 @@ class Asked:
     rate: X
     cv2: X
     cells: dict[str, X] = field(default_factory=dict)
+    laws: dict[str, tuple[Law, Law]] = field(default_factory=dict)
+    """Of the answers and of the reference answers, over batch ``sizes`` and ``limits``."""
+    law_of: list[Callable[[X, X, X], Law]] = field(default_factory=list)
+    """Further laws from the mean of gaps, of 1 over them and of the square of that."""
     wait: Wait | None = None
     own_wait: X | None = None
     """Mean wait [s] for the prefill alone (prefill pools)."""
@@ -71,6 +79,27 @@ class Asked:
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
     latency: X = field(default_factory=lambda: x(0.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Law:
+    """TPOT of single requests (``queueing.TokenTimes``), row by row of a table.
+
+    Attributes
+    ----------
+    none, mean, swing : Column
+        Share that meets no prompt; mean [s] and variance [s²] of what the others meet.
+    good : Column
+        Share within the target.
+    most : Column or None
+        [s] most that prompts add, where a budget bounds each step.
+    """
+
+    none: Column
+    mean: Column
+    swing: Column
+    good: Column
+    most: Column | None = None
 
 
 class Scalars:
@@ -140,7 +169,6 @@ class Chain:
         self.slow_targets, self.wire = slow, wire
         self.logs: Column | None = None
         self.middles: Column | None = None
-        self.at_peak: dict[str, Any] = {}
         self._prepare()
 
     def with_targets(self, targets: Targets, rows: Rows) -> Chain:
@@ -207,6 +235,8 @@ class Chain:
         c = one.cells
         c["peak"] = put("Peakedness", most(1.0 + (one.cv2 - 1.0) / 2.0, 1.0))
         self._open(put, one)
+        if self.kind != "decode":
+            self._laws(put, one)
         c["limit"] = put("Batch limit", most(limit, 1.0) if limit is not None
                          else self._limit(put, one))
         self._at_limit(put, one)
@@ -215,16 +245,6 @@ class Chain:
     def _open(self, put: Scalars, one: Asked) -> None:
         """The chain at this rate, scaled so that no weight overflows."""
         t, c = self.tables, one.cells
-        moment = {"colocated": "stall2", "chunked": "new2"}.get(self.kind)
-        if moment:
-            m = t.moments
-            c["stall"] = put("Spread of TPOT by prefills", one.rate * most(one.cv2, 1.0)
-                             * m[moment] / WINDOW_TOKENS)
-            ranks = float(t.step.deployment.layout.data)
-            kept, again = ((m["service1"], m["service2"]) if self.kind == "colocated" else
-                           (m["occupancy"] * m["new"], square(m["occupancy"]) * m["new2"]))
-            c["ahead"] = put("Of a burst, ahead", most(one.cv2 - 1.0, 0.0) / 2.0 * kept)
-            c["others"] = put("Of others", one.rate * again * ranks / 2.0)
         if self.kind == "chunked":
             c["demand"] = put("Prompt tokens per second", one.rate * t.moments["new"])
             self._down(one)
@@ -234,8 +254,6 @@ class Chain:
         if self.kind == "colocated":
             c["load"] = put("Share of time of prefills", one.rate * t.moments["held"])
             c["slow"] = put("Time left to decodes", most(1.0 - c["load"], 1e-6))
-            c["late"] = put("TPOT by the prompts behind [s]", c["load"] / c["slow"] * (
-                (c["others"] + c["ahead"]) / c["slow"] + t.moments["s1"]) / WINDOW_TOKENS)
             inner = inner / c["slow"]
         c["log"] = put("ln of output tokens per second", ln(most(inner, 1e-300)))
         assert self.middles is not None
@@ -258,14 +276,18 @@ class Chain:
         made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value), "general")
         c["logs"], c["before"] = made.all, made.shifted
 
-    def weights(self, one: Asked) -> X:
-        """Weight of each row of batch sizes, as ranges."""
+    def weights(self, one: Asked, reference: bool = False) -> X:
+        """Weight of each row of batch sizes, as ranges; of the reference answers where asked."""
         t, c = self.tables, one.cells
+        top = c["top_reference"] if reference else c["top"]
         if self.kind == "chunked":
             part = (t.width.all - 1.0) / (2.0 * t.width.all)
-            return t.width.all * exp(c["logs"] - part * (c["logs"] - c["before"]) - c["top"])
+            log = c["logs"] - part * (c["logs"] - c["before"])
+            log = log + t.n.all * c["shorter"] if reference else log
+            return t.width.all * exp(log - top)
         assert self.middles is not None
-        scaled = (t.n.all * c["log"] + self.middles.all) / c["peak"] - c["top"]
+        each = c["log"] + c["shorter"] * c["peak"] if reference else c["log"]
+        scaled = (t.n.all * each + self.middles.all) / c["peak"] - top
         return t.width.all * exp((t.end.all <= t.step.memory_cap) * scaled)
 
     def tpot(self, one: Asked) -> X:
@@ -279,43 +301,154 @@ class Chain:
         """Share of time that prompts leave; rows where it is negative are never counted."""
         return absolute(1.0 - one.cells["demand"] * per_token)
 
-    def late(self, one: Asked, step: X, per_token: X | None, each: X | None) -> X:
-        """TPOT that the prompts behind a request add to it [s] (``continuous.behind``)."""
-        c, m = one.cells, self.tables.moments
-        if per_token is None or each is None:
-            return c.get("late", x(0.0))
-        idle = absolute(1.0 - c["demand"] * m["occupancy"] * each)
-        alone = m["new"] * each + step
-        wait = (c["others"] * each + c["ahead"]) * each / idle
-        share = c["demand"] * per_token / WINDOW_TOKENS / self.left(one, per_token)
-        return share * (wait + alone)
-
-    def sigma(self, one: Asked, tpot: X, per_token: X | None, variance: X | None, late: X) -> X:
-        """Standard deviation of a request's TPOT around that of its batch size."""
-        found = x(TINY_S2) if variance is None else variance + TINY_S2
+    def _laws(self, put: Scalars, one: Asked) -> None:
+        """Columns of the TPOT of single requests, over batch sizes and batch limits: of the
+        answers, and of the reference answers that size a pool too."""
+        t, c, m = self.tables, one.cells, self.tables.moments
+        c["ahead"] = put("Of a burst, ahead", most(one.cv2 - 1.0, 0.0) / 2.0)
+        c["stop"] = put("Prompts that stop a sequence [1/s]", one.rate * (
+            m["occupancy"] if self.kind == "colocated" else x(1.0)))
+        c["shorter"] = put("ln of reference answers over the answers, over the peakedness", ln(
+            least(REFERENCE_TOKENS / t.output.mean, 1.0)) / c["peak"])
+        c["after"] = c["ahead"]
         if self.kind == "colocated":
-            found = one.cells["stall"] * tpot + found
-        elif per_token is not None:
-            found = one.cells["stall"] * tpot * square(per_token) + found
-        if late.text != "0":
-            found = BEHIND_CV2 * square(late) + found
-        return sqrt(found)
+            together = (float(t.step.deployment.profile.default_max_batched_tokens)
+                        / m["longest"])
+            c["after"] = put("Of a burst, prefilled after a request", most(
+                c["ahead"] - most(together - 1.0, 0.0) / 2.0, c["ahead"] / (1.0 + c["ahead"])))
+            ranks = float(t.step.deployment.layout.data)
+            c["behind"] = put("Wait for the prefill, as two moments say [s]", (
+                one.rate * m["service2"] * ranks / 2.0 + c["ahead"] * m["service1"]) / c["slow"])
+            scaled = t.n.all * (c["log"] + c["shorter"] * c["peak"]) + self.middle_logs
+            inside = t.end.all <= t.step.memory_cap
+            scaled = scaled / c["peak"]
+        else:
+            scaled, inside = c["logs"] + t.end.all * c["shorter"], x(1.0)
+        c["top_reference"] = put("Highest log weight, reference answers", most(highest(
+            inside * scaled), 0.0))
+        for where, n, step in (("sizes", t.n, t.seconds), ("limits", t.cap, t.cap_step)):
+            sizes = where == "sizes"
+            per = closed = None
+            if self.kind == "chunked":
+                per = t.extra["per_token" if sizes else "cap_per_token"]
+                closed = t.extra["closed" if sizes else "cap_closed"]
+            one.laws[where] = self._law_pair(one, n, step, per, closed,
+                                             t.variance if sizes else None)
+
+    @property
+    def middle_logs(self) -> X:
+        """Sums of ln(step / n) in the middle of the rows."""
+        assert self.middles is not None
+        return self.middles.all
+
+    def _law_pair(self, one: Asked, n: Column, step: Column, per: Column | None,
+                  closed: Column | None, variance: Column | None) -> tuple[Law, Law]:
+        """The law of the answers and of the reference answers over the rows of one table."""
+        t, c, m = self.tables, one.cells, self.tables.moments
+        block = 2
+
+        def down(e: X) -> Column:
+            nonlocal block
+            made = t.board.down(n.first - 1, one.column + BESIDE * block, e, len(n.value),
+                                "general")
+            block += 1
+            return made
+
+        if per is None or closed is None:
+            left, mean, square_ = c["slow"], m["s1"], m["s2"]
+            wait, before = c["behind"], c["behind"] + m["s1"]
+        else:
+            ranks = float(t.step.deployment.layout.data)
+            left, mean = self.left(one, per.each), m["new"] * per.each
+            square_ = (m["new2"] * square(per.each) + 2.0 * m["further_1"] * per.each
+                       + m["further_2"])
+            others = (m["new2"] * square(closed.each) + 2.0 * m["further_1"] * closed.each
+                      + m["further_2"])
+            wait = down((one.rate * others / 2.0 + c["ahead"] * m["new"] * closed.each) / (
+                float(ranks) * absolute(1.0 - c["demand"] * closed.each / float(ranks)))).each
+            before = wait + m["new"] * closed.each + step.each
+        limit = None
+        if per is not None:
+            assert t.budget is not None
+            limit = down(per.each * most(float(t.budget) - n.each, 1.0))
+        cost = down(mean / left).each
+        own = down(most(square_ - square(mean), 0.0)).each
+
+        def law_of(gaps: X, first: X, second: X) -> Law:
+            rate, after, s = c["stop"], c["after"], step.each
+            none = down(exp(0.0 - rate / (1.0 + c["ahead"]) * (before + s * gaps))
+                        / (1.0 + after))
+            come = (rate * (before * first + s) + after * first) * cost
+            come = come if limit is None else least(come, limit.each)
+            met = most(1.0 - none.each, 1e-12)
+            added = down(most(come / met, 1e-15))
+            count = before * second + s * first
+            whole_ = (square(rate) * (square(before) * second + 2.0 * before * s * first
+                                      + square(s))
+                      + 2.0 * rate * after * count + square(after) * second)
+            cycles = rate * count * (own + most(one.cv2, 1.0) * square(mean)) / left ** 3
+            swing = (square(rate * wait * cost) + after * (own / square(left) + (1.0 + after)
+                                                           * square(cost))) * second
+            variance_ = down(most((cycles + swing + whole_ * square(cost)) / met
+                                  - square(added.each), 1e-3 * square(added.each)))
+            return Law(none, added, variance_, none, limit)
+
+        laws = []
+        for tag in ("own", "reference"):
+            law = law_of(*(m[f"{k}_{tag}"] for k in ("gaps", "inverse1", "inverse2")))
+            good = down(self._within(self.targets.tpot, step.each, law, None if variance is None
+                                     else variance.each, "each"))
+            laws.append(replace(law, good=good))
+        one.law_of.append(law_of)
+        return laws[0], laws[1]
+
+    def whole_laws(self, put: Scalars, one: Asked, tokens: X, label: str) -> tuple[Law, Law]:
+        """The law of answers of so many tokens, over batch sizes and batch limits."""
+        gaps = put(f"Gaps, {label}", most(tokens - 1.0, 1.0))
+        sizes, limits = (law_of(gaps, 1.0 / gaps, 1.0 / square(gaps)) for law_of in one.law_of)
+        return sizes, limits
+
+    def _within(self, limit: X, step: X, law: Law, variance: X | None, form: str) -> X:
+        """Share of the requests with a TPOT of at most ``limit``: of a row, or as ranges."""
+        parts: list[X] = [getattr(col, form) for col in (law.none, law.mean, law.swing)]
+        none, mean, swing = parts
+        spread = x(TINY_S2) if variance is None else variance + TINY_S2
+        over = limit - step
+        if form == "each":
+            over = least(most(over, 0.0), FAR_OUT * (mean + swing / mean))
+        else:
+            over = over * (over > 0.0)
+        late = gamma(over, square(mean) / swing, swing / mean)
+        share = none * normal((limit - step) / sqrt(spread)) + (1.0 - none) * late
+        if law.most is None:
+            return share
+        bound: X = getattr(law.most, form)
+        past = limit - step >= bound
+        return when(past, 1.0, share) if form == "each" else past + (1.0 - past) * share
 
     def _limit(self, put: Scalars, one: Asked) -> X:
         """Largest batch limit that keeps up and holds TPOT (and gaps, where they are TPOT)."""
         t, targets = self.tables, self.targets
         open_e = self._open_limits(one)
-        share, ratio, mine, weight = self._tails(one, open_e)
-        allowed = 1.0 * (self._held(one, one.column, open_e, (share, ratio, mine), targets.tpot,
-                                    targets.tpot_level).all >= 0.0)
+        ratio, mine, weight = tail = self._tails(one, open_e)
+        if self.kind == "decode":
+            surplus = self._steps_within(one, tail, targets.tpot, targets.tpot_level)
+        else:
+            level = targets.tpot_level - BARELY
+            [own, short], [own_last, short_last] = one.laws["sizes"], one.laws["limits"]
+            surplus = self._surplus(one, self._limit_weight(one, True), mine,
+                                    ratio * exp(one.cells["shorter"]), short.good.all,
+                                    short_last.good.each, level, True)
+            surplus = least(surplus, when(t.output.mean > REFERENCE_TOKENS, self._surplus(
+                one, weight, mine, ratio, own.good.all, own_last.good.each, level), surplus))
+        allowed = 1.0 * (self._held(one.column, open_e, surplus).all >= 0.0)
         if self.slow_targets:
             allowed = allowed * self.asked.all
         if self.kind == "decode":
             allowed = allowed * self._hardly_waits(one, weight, ratio, open_e)
             if targets.itl is not None and targets.itl_level is not None:
-                allowed = allowed * (self._held(
-                    one, one.column + 2 * SIDE, open_e, (share, ratio, mine), targets.itl,
-                    targets.itl_level).all >= 0.0)
+                allowed = allowed * (self._held(one.column + 2 * SIDE, open_e, self._steps_within(
+                    one, tail, targets.itl, targets.itl_level)).all >= 0.0)
         return highest(t.cap.all * allowed)
 
     def _open_limits(self, one: Asked) -> X:
@@ -327,39 +460,48 @@ class Chain:
             tests.append(c["demand"] * t.extra["cap_closed"].each < 1.0)
         return both(*tests)
 
-    def _tails(self, one: Asked, open_e: X) -> tuple[X, X, X, X]:
-        """Of the state past each limit: tokens over its weight, ratio, TPOT [s], weight."""
-        t, c, caps, step = self.tables, one.cells, self.tables.cap.each, self.tables.cap_step.each
+    def _tails(self, one: Asked, open_e: X) -> tuple[X, X, X]:
+        """Of the state past each limit: ratio, TPOT [s], weight."""
+        t, c, step = self.tables, one.cells, self.tables.cap_step.each
         if self.kind == "chunked":
             mine = step / self.left(one, t.extra["cap_per_token"].each)
-            weight = exp(pick_each(c["logs"], self.place) - c["top"])
         else:
             mine = step if self.kind == "decode" else step / c["slow"]
-            weight = exp((caps * c["log"] + self.limit_logs.each) / c["peak"] - c["top"])
-        util = (one.rate * t.output.mean * mine / caps) ** (1.0 / c["peak"])
+        util = (one.rate * t.output.mean * mine / t.cap.each) ** (1.0 / c["peak"])
         ratio = X(util.text, np.where(open_e.value > 0, util.value, 0.5), util.binds)
-        return weight * caps / mine * ratio / (1.0 - ratio), ratio, mine, weight
+        return ratio, mine, self._limit_weight(one)
 
-    def _held(self, one: Asked, column: int, open_e: X, tail: tuple[X, X, X], limit: X, level: X
-              ) -> Column:
-        """For each limit, tokens within a time per token minus those that must be."""
-        t, (waiting, _, mine) = self.tables, tail
-        chunked = self.kind == "chunked"
-        per = t.extra["per_token"].all if chunked else None
-        every = t.extra["closed"].all if chunked else None
-        tpot, late = self.tpot(one), self.late(one, t.seconds.all, per, every)
-        least_share = level - BARELY
-        good = normal((limit - tpot - late)
-                      / self.sigma(one, tpot, per, t.variance.all, late))
-        surplus = self.weights(one) * t.n.all / tpot * (good - least_share)
-        per = t.extra["cap_per_token"].each if chunked else None
-        late = self.late(one, t.cap_step.each, per, t.extra["cap_closed"].each if chunked else None)
-        last = waiting * (normal((limit - mine - late)
-                                 / self.sigma(one, mine, per, None, late)) - least_share)
-        inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{surplus.at(3)})",
-                   self.below @ np.nan_to_num(surplus.value))
-        e = when(open_e, inside + last, -1.0)
-        return t.board.down(t.cap.first - 1, column, e, len(t.cap.value), "general")
+    def _held(self, column: int, open_e: X, surplus: X) -> Column:
+        """For each limit, output in time less what must be; -1 where the limit is not open."""
+        t = self.tables
+        return t.board.down(t.cap.first - 1, column, when(open_e, surplus, -1.0),
+                            len(t.cap.value), "general")
+
+    def _steps_within(self, one: Asked, tail: tuple[X, X, X], limit: X, level: X) -> X:
+        """For each limit of a decode pool, output with steps in time less what must be."""
+        ratio, mine, weight = tail
+        good = normal((limit - self.tpot(one)) / sqrt(self.tables.variance.all + TINY_S2))
+        last = normal((limit - mine) / sqrt(x(TINY_S2)))
+        return self._surplus(one, weight, mine, ratio, good, last, level - BARELY)
+
+    def _limit_weight(self, one: Asked, reference: bool = False) -> X:
+        """Weight of each batch limit."""
+        c, caps = one.cells, self.tables.cap.each
+        top = c["top_reference"] if reference else c["top"]
+        if self.kind == "chunked":
+            log = pick_each(c["logs"], self.place)
+            return exp((log + caps * c["shorter"] if reference else log) - top)
+        each = c["log"] + c["shorter"] * c["peak"] if reference else c["log"]
+        return exp((caps * each + self.limit_logs.each) / c["peak"] - top)
+
+    def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X,
+                 reference: bool = False) -> X:
+        """For each limit: output in time less what must be, over the states and the waiting."""
+        t, caps = self.tables, self.tables.cap.each
+        states = self.weights(one, reference) * t.n.all / self.tpot(one) * (good - level)
+        inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{states.at(3)})",
+                   self.below @ np.nan_to_num(states.value))
+        return inside + weight * caps / mine * ratio / (1.0 - ratio) * (last - level)
 
     def _most_sequences(self) -> X:
         t = self.tables
@@ -390,9 +532,6 @@ class Chain:
             step = step / c["slow"]
         c["tpot"] = put("TPOT at the limit [s]", step)
         if self.kind == "chunked":
-            per = pick(t.extra["cap_per_token"].all, place)
-            c["last_late"] = put("Added by prompts behind [s]", self.late(
-                one, pick(t.cap_step.all, place), per, pick(t.extra["cap_closed"].all, place)))
             log = pick(c["logs"], pick(self.place.all, place))
         else:
             log = (cap * c["log"] + pick(self.limit_logs.all, place)) / c["peak"]
@@ -454,17 +593,20 @@ class Chain:
         chunk = least(space, most(t.moments["longest"], 1.0))
         per = put("Extra per prompt token then [s]", most(mixed - step, 0.0) / chunk)
         full = put("Full step then [s]", step + per * space)
-        unit = put("Service per prompt token [s]", full / space * t.moments["occupancy"])
-        layout = t.step.deployment.layout
-        wait, c["rho"] = rank_wait(put, layout, one.rate, unit * t.moments["new"],
-                                   square(unit) * t.moments["new2"],
-                                   unit ** 3 * t.moments["new3"], one.cv2, float(layout.pipeline))
+        layout, m = t.step.deployment.layout, t.moments
+        unit = put("Service per prompt token [s]", full / space)
+        ranks = float(layout.data)
+        wait, c["rho"] = rank_wait(
+            put, layout, one.rate, unit * m["new"] / ranks,
+            (square(unit) * m["new2"] + 2.0 * unit * m["further_1"] + m["further_2"]) / ranks**2,
+            (unit ** 3 * m["new3"] + 3.0 * square(unit) * m["further_11"]
+             + 3.0 * unit * m["further_12"] + m["further_3"]) / ranks**3, one.cv2, 1.0)
         load = least(c["demand"] * per, 0.95)
         one.offset = put("Rest of the step [s]", CHUNK_RESIDUAL * step / (1.0 - load))
         steps = whole(t.new.each / space)
-        rest = t.new.each - steps * space
-        latency = engine["ttft_scale"] * (steps * full + (rest > 0.0) * (step + per * rest)
-                                          ) + t.lag.each
+        steps = steps + (t.new.each > steps * space)
+        latency = engine["ttft_scale"] * (steps * step + per * t.new.each
+                                          + t.extra["further"].each) + t.lag.each
         made = t.board.down(t.prompt.tokens.first - 1, one.column, latency,
                             len(t.new.value), "general")
         one.latency = made.all
@@ -579,40 +721,99 @@ class Chain:
     # -- percentiles ------------------------------------------------------------------------------
 
     def reached(self, one: Asked, time: X) -> X:
-        """Share of the tokens whose request has a TPOT of at most ``time``."""
+        """Share of the requests with a TPOT of at most ``time``."""
         t, c = self.tables, one.cells
-        chunked = self.kind == "chunked"
-        per = t.extra["per_token"].all if chunked else None
-        tpot, late = self.tpot(one), self.late(
-            one, t.seconds.all, per, t.extra["closed"].all if chunked else None)
-        last_late = c.get("last_late", late)
+        tpot = self.tpot(one)
         inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / tpot
-        last = c["tail"] * c["cap"] / c["tpot"]
-        place = place_below(c["cap"], t.cap.all)
-        per_c = pick(t.extra["cap_per_token"].all, place) if self.kind == "chunked" else None
         if "tokens" not in c:
             put = Scalars(self.rows, one.column)
-            c["last"] = put("Output of those that wait", last)
+            c["last"] = put("Output of those that wait", c["tail"] * c["cap"] / c["tpot"])
             c["tokens"] = put("Output of all states", most(total(inside) + c["last"],
                                                            LEAST_WEIGHT))
-            c["last_sigma"] = put("Spread of TPOT at the limit [s]",
-                                  self.sigma(one, c["tpot"], per_c, None, last_late))
-            c["last_seen"] = put("TPOT of requests at the limit [s]", c["tpot"] + last_late)
-            c["added"] = put("Added by prompts behind, mean [s]", (
-                total(inside * late) + c["last"] * last_late) / c["tokens"])
-        good = normal((time - tpot - late) / self.sigma(one, tpot, per, t.variance.all, late))
-        more = c["last"] * normal((time - c["last_seen"]) / c["last_sigma"])
-        return (total(inside * good) + more) / c["tokens"]
+            self._last(put, one, inside)
+        return (total(inside * self.good(one, time)) + c["last"] * self.last_good(one, time)
+                ) / c["tokens"]
+
+    def good(self, one: Asked, time: X, law: Law | None = None) -> X:
+        """Share within ``time`` of each row of batch sizes, as ranges."""
+        t = self.tables
+        if self.kind == "decode":
+            return normal((time - t.seconds.all) / sqrt(t.variance.all + TINY_S2))
+        return self._within(time, t.seconds.all, law or one.laws["sizes"][0], t.variance.all,
+                            "all")
+
+    def last_good(self, one: Asked, time: X, last: dict[str, X] | None = None) -> X:
+        """The same of those that wait at the limit."""
+        c = one.cells
+        over = (time - c["last_step"]) / sqrt(x(TINY_S2))
+        if self.kind == "decode":
+            return normal(over)
+        at = last or {name: c[f"last_{name}"] for name in ("none", "mean", "swing")}
+        late = gamma(least(most(time - c["last_step"], 0.0), FAR_OUT * (
+            at["mean"] + at["swing"] / at["mean"])), square(at["mean"]) / at["swing"],
+            at["swing"] / at["mean"])
+        share = at["none"] * normal(over) + (1.0 - at["none"]) * late
+        if "last_most" not in c:
+            return share
+        return when(time - c["last_step"] >= c["last_most"], 1.0, share)
+
+    def at_last(self, put: Scalars, one: Asked, law: Law, label: str) -> dict[str, X]:
+        """A law of the batch limits at the limit of the column."""
+        place = place_below(one.cells["cap"], self.tables.cap.all)
+        return {name: put(f"{text} at the limit{label}", pick(column.all, place))
+                for name, text, column in (("none", "Meets no prompt", law.none),
+                                           ("mean", "Added, mean [s],", law.mean),
+                                           ("swing", "Added, variance [s²],", law.swing))}
+
+    def _last(self, put: Scalars, one: Asked, inside: X) -> None:
+        """The law at the limit, and the mean over all states."""
+        t, c = self.tables, one.cells
+        place = place_below(c["cap"], t.cap.all)
+        c["last_step"] = put("Step at the limit [s]", pick(t.cap_step.all, place))
+        if self.kind == "decode":
+            c["reach"] = c["last_step"]
+            c["mean_tpot"] = put("TPOT, mean [s]", (
+                total(inside * t.seconds.all) + c["last"] * c["last_step"]) / c["tokens"])
+            return
+        law, at = one.laws["sizes"][0], one.laws["limits"][0]
+        c.update({f"last_{name}": e for name, e in self.at_last(put, one, at, "").items()})
+        if at.most is not None:
+            c["last_most"] = put("Added at the limit, most [s]", pick(at.most.all, place))
+        added = (1.0 - law.none.all) * law.mean.all
+        c["mean_tpot"] = put("TPOT, mean [s]", (
+            total(inside * (t.seconds.all + added)) + c["last"] * (
+                c["last_step"] + (1.0 - c["last_none"]) * c["last_mean"])) / c["tokens"])
+        c["reach"] = put("TPOT that hardly any request exceeds [s]", c["last_step"]
+                         + c["last_mean"] + FAR_OUT / 2.0 * (
+                             c["last_swing"] / c["last_mean"] + sqrt(c["last_swing"])))
+
+    def whole(self, one: Asked, tokens: X, label: str) -> tuple[Callable[[X], X], X]:
+        """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s]."""
+        put = Scalars(self.rows, one.column)
+        t, c = self.tables, one.cells
+        inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
+        self.reached(one, c["tpot"])
+        if self.kind == "decode":
+            return (lambda time: self.reached(one, time)), c["mean_tpot"]
+        law, limits = self.whole_laws(put, one, tokens, label)
+        last = self.at_last(put, one, limits, f", {label}")
+        mean = (total(inside * (t.seconds.all + (1.0 - law.none.all) * law.mean.all))
+                + c["last"] * (c["last_step"] + (1.0 - last["none"]) * last["mean"])) / c["tokens"]
+
+        def reached(time: X) -> X:
+            return (total(inside * self.good(one, time, law))
+                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
+        return reached, mean
 
     def percentile(self, one: Asked, level: X, label: str) -> X:
-        """TPOT [s] of a level by halving, between 0 and twice the slowest state's."""
+        """TPOT [s] of a level, of answers as long as that percentile, by halving."""
         put = Scalars(self.rows, one.column)
         c = one.cells
-        self.reached(one, c["tpot"])
-        span = put(f"Range {label} [s]", c["last_seen"] + 6.0 * c["last_sigma"])
+        reached, _ = self.whole(one, self.tables.output.quantile(level), label)
+        span = put(f"Range {label} [s]", 1.01 * c["reach"])
         at = put(f"Try 1 {label}", span / 2.0)
-        for i in range(2, 16):
-            below = self.reached(one, at) < level - 1e-9
+        for i in range(2, 18):
+            below = reached(at) < level - 1e-9
             at = put(f"Try {i} {label}", at + when(below, 1.0, -1.0) * span / float(2**i))
         return at
 
@@ -631,10 +832,3 @@ def by_row(text: str, chain: Chain, cells: dict[str, X]) -> str:
     for whole_, one in sorted(pairs, key=lambda p: -len(p[0])):
         text = text.replace(whole_, one)
     return text
-
-
-def mean_tpot(chain: Chain, one: Asked) -> X:
-    """E[n] over the throughput, over the states that generate [s]."""
-    t, c = chain.tables, one.cells
-    inside = (t.end.all <= c["cap"]) * chain.weights(one) * t.n.all
-    return (total(inside) + c["tail"] * c["cap"]) / c["tokens"] + c["added"]

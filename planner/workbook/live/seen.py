@@ -15,9 +15,6 @@ from planner.workbook.live.expr import (
     least,
     lowest,
     most,
-    normal,
-    pick,
-    place_below,
     sqrt,
     total,
     when,
@@ -26,7 +23,7 @@ from planner.workbook.live.expr import (
 )
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
-from planner.workbook.live.search import Asked, Chain, by_row, mean_tpot
+from planner.workbook.live.search import Asked, Chain, by_row
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)
 
@@ -96,18 +93,10 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
                     + (t.end.each.is_(c["cap"])) * c["tail"] / c["total"], "percent1")
     tokens = t.board.named(t._sized("Output at the peak", (t.end.each <= c["cap"]) * rows
                                     * t.n.each / tpot.each, "science"), f"output_{t.tag}")
-    late = chain.late(one, t.seconds.each, per, t.extra["closed"].each if per else None)
-    seen = t.board.named(t._sized("TPOT of requests [s]", tpot.each + late, "six"),
-                         f"seen_{t.tag}")
-    sigma = t.board.named(t._sized("Spread of TPOT [s]", chain.sigma(
-        one, tpot.each, per, t.variance.each, seen.each - tpot.each), "science"), f"spread_{t.tag}")
-
-    chain.at_peak = {"output": tokens.value, "seen": seen.value, "spread": sigma.value}
 
     def reached(limit: X) -> X:
-        good = normal((limit - seen.all) / sigma.all)
-        more = c["last"] * normal((limit - c["last_seen"]) / c["last_sigma"])
-        return (total(tokens.all * good) + more) / c["tokens"]
+        return (total(tokens.all * chain.good(one, limit))
+                + c["last"] * chain.last_good(one, limit)) / c["tokens"]
     return reached
 
 
@@ -140,19 +129,17 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         board.page.write(row, 0, name, "cell", "text")
     board.row = top + len(rows)
     span = board.line("Range of first tokens", first.longest(), "s", "", "six")
-    wide = board.line("Range of token times", c["last_seen"] + 8.0 * c["last_sigma"], "s", "",
-                      "six")
+    wide = board.line("Range of token times", 1.01 * c["reach"], "s", "", "six")
     place = rows["Time to first token [s]"]
     ttft = [board.put(place, 1, first.mean, "cell", "six")]
-    tpot_mean = board.put(rows["Time per output token [s]"], 1, mean_tpot(chain, one), "cell",
-                          "six")
+    tpot_mean = board.put(rows["Time per output token [s]"], 1, c["mean_tpot"], "cell", "six")
     tpot = [tpot_mean]
-    e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + tpot_mean * most(
+    _, mean = chain.whole(one, output.mean, "answers of the mean length")
+    e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + mean * most(
         output.mean - 1.0, 0.0), "cell", "six")]
-    likely = None if chain.kind == "decode" else _likely(board, chain, one)
     start = board.row
     reading = start + 4 * HALVINGS + 5
-    board.unprinted.append((start, reading + len(READING) + len(TOKEN_READING)))
+    board.unprinted.append((start, reading + len(READING)))
     for i, level in enumerate((None, *LEVELS)):
         column = 2 + i
         at = [lev if level is None else x(level) for lev in levels]
@@ -162,25 +149,22 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         ttft.append(board.put(place, column, _read_off(
             board, reading, column, first, found, cells[0]), "cell", "six",
             name="" if level is not None else f"ttft_s_{t.tag}"))
-        found = _halve(board, start + HALVINGS + 1, column, wide, reached, cells[1], HALVINGS)
-        if likely is not None:
-            found = _read_off_token(board, reading + len(READING), column, likely, found,
-                                    cells[1], reached)
-        tpot.append(board.put(rows["Time per output token [s]"], column, found, "cell", "six",
-                              name="" if level is not None else f"tpot_s_{t.tag}"))
-        if level is None:
-            same = (_halve_again(board, start + 2 * HALVINGS + 2, column, span, first.within,
-                                 cells[2], wide, reached))
-            e2e.append(board.put(rows["Whole request [s]"], column, same[0] + same[1] * most(
-                output.quantile(cells[2]) - 1.0, 0.0), "cell", "six", name=f"e2e_s_{t.tag}"))
-        else:
-            e2e.append(board.put(rows["Whole request [s]"], column, ttft[-1] + tpot[-1] * most(
-                output.quantile(cells[2]) - 1.0, 0.0), "cell", "six"))
+        tpot.append(board.put(rows["Time per output token [s]"], column, _halve(
+            board, start + HALVINGS + 1, column, wide, reached, cells[1], HALVINGS), "cell",
+            "six", name="" if level is not None else f"tpot_s_{t.tag}"))
+        tokens = output.quantile(cells[2])
+        whole_, _ = chain.whole(one, tokens, f"whole request, column {i + 1}")
+        first_token = ttft[-1] if level is not None else _halve(
+            board, start + 2 * HALVINGS + 2, column, span, first.within, cells[2], HALVINGS)
+        each = _halve(board, start + 3 * HALVINGS + 3, column, wide, whole_, cells[2], HALVINGS)
+        e2e.append(board.put(rows["Whole request [s]"], column, first_token + each * most(
+            tokens - 1.0, 0.0), "cell", "six", name="" if level is not None
+            else f"e2e_s_{t.tag}"))
     for row, text in ((start, "Tries of TTFT [s]"), (start + HALVINGS + 1, "Tries of TPOT [s]")):
         board.page.write(row, 0, text, "cell", "text")
-    for i, text in enumerate((*READING, *(TOKEN_READING if likely is not None else ()))):
+    for i, text in enumerate(READING):
         board.page.write(reading + i, 0, text, "cell", "text")
-    board.row = reading + 1 + len(READING) + len(TOKEN_READING)
+    board.row = reading + 1 + len(READING)
     itl = None if gap is None else _gap(board, chain, one, wide, reached, gap)
     return Seen(ttft, tpot, e2e, c["running"], itl)
 
@@ -252,58 +236,3 @@ def _read_off(board: Board, row: int, column: int, first: FirstToken, at: X, lev
     more = put(first.within(above + TIE_S))
     part = (level - 1e-9 - share) / most(more - share, 1e-12)
     return below + (above - below) * least(most(part, 0.0), 1.0)
-
-
-TOKEN_READING = ("Grid point below, TPOT", "Share at it", "Share at the one above")
-"""Rows of :func:`_read_off_token`."""
-TOKEN_GRID = 127.0
-"""Steps of the grid of ``Chain.tpot_percentiles``."""
-UNLIKELY, REACH = 1e-6, 5.0
-"""Share of the most tokens of a batch size below which one is left out of that grid; and how many
-deviations it goes beyond the others."""
-
-
-def _likely(board: Board, chain: Chain, one: Asked) -> tuple[X, X]:
-    """Ends of the grid on which the planner reads percentiles of TPOT [s]."""
-    c, t = one.cells, chain.tables
-    names = {n: X(f"{n}_{t.tag}", v) for n, v in chain.at_peak.items()}
-    each = names["output"] / t.width.all
-    last = board.line("Output in the state at the limit", (c["weight"] + c["tail"]) * c["cap"]
-                      / c["tpot"], "", "", "science")
-    floor = board.line("Output of a state that counts", UNLIKELY * most(highest(each), last), "",
-                       "", "science")
-    first = board.line("Smallest batch that counts", least(lowest(
-        t.n.all + NOWHERE * (each < floor)), c["cap"]), "", "", "general")
-    top = board.line("Largest batch below the limit that counts", most(highest(
-        t.n.all * (each >= floor)), 1.0), "", "", "general")
-    at = [board.line(f"Row of the {n}", place_below(b, t.n.all), "", "", "count")
-          for n, b in (("smallest", first), ("largest", top))]
-    own = last >= floor
-    seen, sigma = names["seen"], names["spread"]
-    wide = board.line("Spread there", when(own, c["last_sigma"], pick(sigma, at[1])), "s", "",
-                      "six")
-    low = board.line("Start of the grid of TPOT", most(when(
-        first < c["cap"], pick(seen, at[0]), c["last_seen"]) - REACH * wide, 0.0), "s", "", "six")
-    high = board.line("End of the grid of TPOT", when(own, c["last_seen"], pick(seen, at[1]))
-                      + REACH * wide, "s", "", "six")
-    return low, high
-
-
-def _read_off_token(board: Board, row: int, column: int, likely: tuple[X, X], at: X, level: X,
-                    reached: Callable[[X], X]) -> X:
-    """The percentile of TPOT as the planner reads it: linear between points of its grid."""
-    low, high = likely
-    step = (high - low) / TOKEN_GRID
-    place = least(most(whole((at - low) / most(step, 1e-15)), 0.0), TOKEN_GRID - 1.0)
-    below = board.put(row, column, low + place * step, "cell", "six")
-    share = board.put(row + 1, column, reached(below), "cell", "six")
-    more = board.put(row + 2, column, reached(below + step), "cell", "six")
-    part = (level - 1e-9 - share) / most(more - share, 1e-15)
-    return below + step * least(most(part, 0.0), 1.0)
-
-
-def _halve_again(board: Board, row: int, column: int, span: X, within: Callable[[X], X], level: X,
-                 wide: X, reached: Callable[[X], X]) -> tuple[X, X]:
-    """TTFT and TPOT at the level of the whole request."""
-    first = _halve(board, row, column, span, within, level, HALVINGS)
-    return first, _halve(board, row + HALVINGS + 1, column, wide, reached, level, HALVINGS)

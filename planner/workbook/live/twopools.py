@@ -38,7 +38,6 @@ from planner.workbook.live.search import (
     Chain,
     Rows,
     Scalars,
-    mean_tpot,
     share_within_both,
 )
 from planner.workbook.live.seen import FirstToken, latencies
@@ -192,7 +191,7 @@ class TwoPools:
         if "tokens" not in decode.peak.cells:
             chain.reached(decode.peak, decode.peak.cells["tpot"])
         return Pair(decode, prefill, first,
-                    peak.own_wait + mean + mean_tpot(chain, decode.peak))
+                    peak.own_wait + mean + decode.peak.cells["mean_tpot"])
 
     def _handover(self, chain: Chain, peak: Asked) -> tuple[Wait, Column]:
         """Wait on the decode side, and latency of each prompt up to its first token."""
