@@ -108,10 +108,20 @@ def reason_of(options: list[dict[str, Any]], missed: list[Miss], slos: Sequence[
     others = [o for o in options[1:] if o["setup"] != best["setup"]] or options[1:]
     name = _name(best)
     if not others:
-        return f"{name} is the only option that meets the targets."
+        return _alone(name, best)
     other = others[0]
+    if best.get("warnings"):
+        return f"No option meets every target. {name} comes first: {best['warnings'][0]}"
+    if other.get("warnings"):
+        return f"{name} meets the targets, {_name(other)} does not: {other['warnings'][0]}"
     return (f"{name} {_saving(best, other, slos)} {_name(other)} ({best['gpus']} GPUs against "
             f"{other['gpus']}, which {_limit_words(other['limited_by'])}).")
+
+
+def _alone(name: str, best: dict[str, Any]) -> str:
+    if best.get("warnings"):
+        return f"No option meets every target. {name} is the only one: {best['warnings'][0]}"
+    return f"{name} is the only option that meets the targets."
 
 
 def _saving(best: dict[str, Any], other: dict[str, Any], slos: Sequence[Slo]) -> str:

@@ -21,6 +21,10 @@ from planner.setups.disaggregated import DecodePool, PrefillPool
 from planner.setups.static import Static
 from planner.sizing import Miss, Pool, Source, first_failure
 from planner.units import bytes_to_gib, s_to_ms
+from planner.workload import REFERENCE_TOKENS
+
+BARELY_OVER = 1e-3
+"""Share of a target by which a percentile may be above it: how finely they are read off."""
 
 
 def latency_ms(figure: Mapping[str, float]) -> dict[str, float | None]:
@@ -64,7 +68,7 @@ def option_document(rank: int, fleet: Fleet, request: PlanRequest,
         "ttft_ms": latency_ms(seen.ttft_s), "tpot_ms": latency_ms(seen.tpot_s),
         "itl_ms": latency_ms(seen.itl_s), "e2e_ms": latency_ms(seen.e2e_s),
         **_disaggregated_latencies(seen),
-        "headroom": headroom(seen, request),
+        "headroom": headroom(seen, request), "warnings": warnings(seen, request),
         "limited_by": limiting[0], "limited_by_pool": limiting[1],
         "bound": bounds(fleet), **_money(cost),
         "usd_per_hour_whole_instances": whole_instances_usd(fleet, prices), "power_kw": power,
@@ -138,6 +142,33 @@ def headroom(seen: Latencies, request: PlanRequest) -> dict[str, float]:
         if value is not None and math.isfinite(value):
             left[slo.metric] = 1.0 - value / slo.limit_s
     return left
+
+
+def missed_targets(seen: Latencies, request: PlanRequest) -> list[str]:
+    """Metrics whose promise at the percentile of their target is above it.
+
+    A pool for answers of less than :data:`REFERENCE_TOKENS` is sized for the TPOT of answers of
+    that mean; its own may promise more.
+    """
+    return [metric for metric, left in headroom(seen, request).items() if left < -BARELY_OVER]
+
+
+def warnings(seen: Latencies, request: PlanRequest) -> list[str]:
+    """What an option does not keep, a sentence each."""
+    figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
+    missed, found = missed_targets(seen, request), []
+    for slo in request.workload.slos:
+        if slo.metric not in missed:
+            continue
+        value = figures[slo.metric][f"p{slo.percentile:g}"]
+        words = (f"Misses its target: {slo.metric} p{slo.percentile:g} is {s_to_ms(value):.1f} ms, "
+                 f"above {s_to_ms(slo.limit_s):g} ms.")
+        if slo.metric == "tpot" and request.workload.output.mean < REFERENCE_TOKENS:
+            words += (f" The pool is sized for answers of {REFERENCE_TOKENS:g} tokens on average; "
+                      f"those of {request.workload.output.mean:.0f} have fewer gaps to share a "
+                      "prompt's stall.")
+        found.append(words)
+    return found
 
 
 def limiting_pool(fleet: Fleet, request: PlanRequest) -> tuple[str, str]:

@@ -115,6 +115,7 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
         * regions / gpus,
         "gpus_in_whole_nodes": math.ceil(gpus / gpu.node_gpus) * gpu.node_gpus,
         "limited_by_pool": max(pools, key=lambda p: p["gpus"])["role"], "headroom": {},
+        "warnings": [],
         "bound": None, "prices": [price_document(p) for p in prices.values()
                                   if p.price.gpu == gpu.slug],
         "power_kw": gpus * gpu.tdp_w / 1e3 if gpu.tdp_w else None,

@@ -11,6 +11,7 @@ from planner.advice import advise, advise_infeasible, reason_of
 from planner.catalog.book import Catalog, PriceChoice
 from planner.describe import (
     miss_document,
+    missed_targets,
     option_document,
     price_document,
     profile_assumptions,
@@ -256,10 +257,12 @@ def _regional(request: PlanRequest) -> PlanRequest:
 
 def rank(request: PlanRequest, fleets: Iterable[Fleet], pricer: Pricer,
          describe: Describe = option_document) -> list[Ranked]:
-    """Options as documents with their fleets, best first by the objective."""
+    """Options as documents with their fleets: those that keep every target first, then by the
+    objective."""
     drafts = [(describe(0, fleet, request, pricer.of_fleet(fleet)), fleet)
               for fleet in fleets]
-    drafts.sort(key=lambda pair: _order(pair[0], request.objective))
+    drafts.sort(key=lambda pair: (len(missed_targets(pair[1].sized.latencies, request)) > 0,
+                                  _order(pair[0], request.objective)))
     for place, (document, _) in enumerate(drafts, start=1):
         document["rank"] = place
     return drafts

@@ -104,6 +104,7 @@ def summary_lines(plan: Document) -> list[str]:
     if best.get("usd_per_month") is not None:
         lines.append(f"cost: {_money(best['usd_per_hour'])} USD/h, {best['usd_per_month']:,.0f} "
                      f"USD/month; {_price_words(best.get('prices') or [])}")
+    lines += [f"warning: {words}" for words in best.get("warnings") or []]
     sure = best.get("confidence") or {}
     if sure.get("gpus_low") is not None:
         lines.append(f"confidence: {sure['level']}, {sure['gpus_low']} to {sure['gpus_high']} GPUs "

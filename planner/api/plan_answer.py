@@ -59,6 +59,10 @@ class OptionSchema(OpenSchema):
     tpot_ms = fields.Nested(PercentilesSchema)
     itl_ms = fields.Nested(PercentilesSchema)
     e2e_ms = fields.Nested(PercentilesSchema)
+    headroom = fields.Dict(metadata={
+        "description": "Share of each target that is left at its percentile; negative: missed"})
+    warnings = fields.List(fields.String(), metadata={
+        "description": "Targets that the option misses, a sentence each; empty where it holds"})
     limited_by = fields.String(allow_none=True)
     bound = fields.Dict(allow_none=True)
     usd_per_hour = fields.Float(allow_none=True)

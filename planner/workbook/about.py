@@ -15,7 +15,8 @@ SHEETS = (
     ("Summary", "the answer on one page, with named result cells (out_…) and the master check"),
     ("Inputs", "what can be changed, in named cells (in_…): workload, targets, fleet, prices, "
      "growth, GPUs, engine factors"),
-    ("Options", "every option that holds the targets, best first; the first two calculate"),
+    ("Options", "every option, those that hold the targets first, then the best; the first two "
+     "calculate"),
     ("Operating points 1, 2", "the recommended option and the runner-up, worked out from the "
      "lengths to the latencies; the search for the replicas stands to the right of the tables"),
     ("Fleet & cost", "replicas, GPUs, nodes, power and money of the two options"),

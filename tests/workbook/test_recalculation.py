@@ -2,7 +2,7 @@
 
 Every case sets one input, drops all cached values, recalculates, and compares the named results
 with a new plan for the changed request at the same layout: GPUs equal, latency and money within
-0.5 %. Two examples and three plans of other kinds run by default; ``WORKBOOK_MATRIX=1`` runs all
+0.5 %. Two examples and two plans of other kinds run by default; ``WORKBOOK_MATRIX=1`` runs all
 of them with every edit (half an hour).
 """
 
@@ -37,7 +37,6 @@ pytestmark = [pytest.mark.office, pytest.mark.slow,
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WHOLE = os.environ.get("WORKBOOK_MATRIX") == "1"
 OTHERS: dict[str, dict[str, Any]] = {
-    "static": {"setups": ["static"], "slo": {"ttft_ms": 20000, "e2e_ms": 40000, "percentile": 90}},
     "gaps": {"setups": ["colocated"], "slo": {"ttft_ms": 1000, "itl_ms": 80, "percentile": 90}},
     "whole, two pools": {"setups": ["disaggregated"],
                          "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
