@@ -102,6 +102,7 @@ class StaticSheet:
         self.reached: Column
         self.below: Column
         self.triangle: X
+        self.lag: X
         self.limit: X
         self.caps: list[int] = []
         self.rows: Rows
@@ -150,6 +151,10 @@ class StaticSheet:
             prompt.share.all * self.tables.new.all), "tokens", "", "one")
         self.cached = b.line("Cached prompt tokens, mean", prompt.mean - self.new, "tokens", "",
                              "one")
+        engine = self.step.hardware.engine
+        self.lag = b.line("Beside the prefill, mean", engine["request_ms"] * 0.001
+                          + engine["first_steps"] * self.tables.alone()
+                          + engine["prompt_token_us"] * 1e-6 * prompt.mean, "s", "", "six")
         longest = b.line("Context that is kept free for each", prompt.quantile(x(0.99))
                          + self.output.quantile(x(0.99)), "tokens", "prompt and output at their "
                          "99th percentiles", "one")
@@ -372,8 +377,7 @@ class StaticSheet:
         return highest(caps.all * holds.all)
 
     def _first(self, prefill: X) -> X:
-        engine = self.step.hardware.engine
-        return prefill * engine["ttft_scale"] + engine["request_ms"] * 0.001
+        return prefill * self.step.hardware.engine["ttft_scale"] + self.lag
 
     def _each(self, column: Column, size: X) -> X:
         """A column at the batch size of each row of a block."""
