@@ -37,6 +37,8 @@ def _field(name: str, kind: str) -> ma_fields.Field[Any]:
         "precision": Choice((*WEIGHT_PRECISIONS, "*")),
         "obtained": Choice(OBTAINED),
         "expert_imbalance": Number(lowest=1, highest=1000),
+        "ttft_scale": Number(above=0, highest=1000),
+        "disaggregated_scale": Number(above=0, highest=1000),
         "points": Whole(lowest=0, highest=1_000_000_000),
         "as_of": date_field(),
         "source": Text(longest=2000),

@@ -66,7 +66,7 @@ class Resource:
         """Store a new row; 409 when its key is taken."""
         key = columns[self.key]
         if db.session.get(self.table, key) is not None:
-            raise Problem(409, "already-exists", f"there is a {self.noun} {key!r} already",
+            raise Problem(409, "already-exists", f"{self.noun} {key!r} exists already",
                           [{"pointer": f"/{self.key}", "message": "is taken"}])
         row = self.table(**columns)
         db.session.add(row)

@@ -27,9 +27,10 @@ from planner.calibration.constants import (
     step_bounds,
 )
 from planner.calibration.features import PRECISIONS, precision_key
-from planner.calibration.fit import TPOT_SCALE, TTFT_SCALE, Sample, fit, left_out, median
+from planner.calibration.fit import Sample, fit, left_out, median
 from planner.calibration.golden import point_of
 from planner.calibration.points import MeasuredPoint
+from planner.calibration.pooled import TPOT_SCALE, TTFT_SCALE
 from planner.calibration.profiles import first_token_fields, priors, rounded, step_fields
 from planner.calibration.report import Errors, errors_of
 from planner.calibration.screening import Rejection, screen

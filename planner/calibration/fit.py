@@ -22,7 +22,7 @@ from planner.calibration.constants import (
 )
 from planner.calibration.features import Features, extract
 from planner.calibration.points import MeasuredPoint
-from planner.calibration.pooled import Effects, FirstTokens, StepTimes, fit_effects
+from planner.calibration.pooled import TTFT_SCALE, Effects, FirstTokens, StepTimes, fit_effects
 from planner.catalog.book import Catalog
 from planner.closed_loop import first_token_s, running_share
 from planner.engine import EngineProfile
@@ -34,8 +34,6 @@ PULLS = (0.3, 1.0, 1.0, 1.0)
 much as so many points that are off by the scale of the loss."""
 ABOVE = (0, 0, 0, 1)
 """The level that each is drawn to: engine and family to all, both to the engine."""
-TPOT_SCALE, TTFT_SCALE = 0.1, 0.15
-"""Relative error at which the loss turns from square to linear."""
 _NEAREST = (3, 1, 2, 0)
 """Levels from the nearest to the widest: both, engine, family, all."""
 ROUNDS = 2

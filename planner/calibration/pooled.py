@@ -21,7 +21,7 @@ from planner.closed_loop import CONSTANTS, first_token_s, token_s
 from planner.setups.continuous import RESIDUAL
 
 Array = NDArray[np.float64]
-SCALE, TTFT_SCALE = 0.1, 0.15
+TPOT_SCALE, TTFT_SCALE = 0.1, 0.15
 """Relative errors of TPOT and TTFT at which the loss turns from square to linear."""
 LEVELS = (2.0, 1.0, 1.0, 1.0)
 """Spread of the effects of all, engine, family and both, in units of the usual one."""
@@ -154,8 +154,8 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
         wanted = prior + effects[at].sum(axis=1)
         inside = np.clip(wanted, bounds.low, bounds.high)
         times = StepTimes.of(inside, features)
-        error = np.log(times.token / tpot_s) / SCALE
-        slope = np.where(wanted == inside, times.token_slope(features), 0.0) / SCALE
+        error = np.log(times.token / tpot_s) / TPOT_SCALE
+        slope = np.where(wanted == inside, times.token_slope(features), 0.0) / TPOT_SCALE
         if first is not None:
             ttft = times.ttft(first.constants, features)[known]
             late = np.log(ttft / first.ttft_s[known]) / TTFT_SCALE

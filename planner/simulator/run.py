@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.engine import lag_s
 from planner.errors import InvalidValue
@@ -20,6 +21,7 @@ from planner.simulator.stepping import step_seconds
 from planner.simulator.steps import Steps, affine_steps
 from planner.simulator.table import RequestTable
 
+Array = NDArray[np.float64]
 Progress = Callable[[float], bool]
 SLICE = 20_000
 """Requests between two calls of ``progress``."""
@@ -72,7 +74,7 @@ def simulate(fleet: SimulatedFleet, requests: RequestTable,
         if progress is not None and not progress(upto / count):
             cancelled = upto < count
             break
-    return _result(fleet, requests, cf, st, _alone_s(steps[0], requests),
+    return _result(fleet, requests, cf, st, _path_s(fleet.pools[0], steps[0], requests),
                    time.perf_counter() - start, cancelled)
 
 
@@ -102,17 +104,31 @@ def _answer_steps(pool: SimulatedPool, st: State, draw_steps: Callable[..., Any]
         st.request_f[:, k.R_YIELDS] = np.where(drawn > 0, rest / np.maximum(drawn, 1), 1.0)
 
 
-def _alone_s(steps: PackedSteps, requests: RequestTable) -> float:
-    """A decode step [s] of one sequence with the mean context of a running one."""
+def _path_s(pool: SimulatedPool, steps: PackedSteps, requests: RequestTable) -> Array:
+    """What the host and the engine's output path add to each answer [s].
+
+    :func:`planner.engine.lag_s` with a step of one sequence at the mean running context, and the
+    pool's scale on the prefill of the prompt alone.
+    """
     output = np.asarray(requests.output_tokens, dtype=float)
     context = float(requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean()))
-    return float(step_seconds(steps, 1.0, context, 0.0, 0.0, 0, 0.0))
+    alone = float(step_seconds(steps, 1.0, context, 0.0, 0.0, 0, 0.0))
+    prompts = requests.prompt_tokens.astype(np.float64)
+    lag = lag_s(pool.request_s, pool.first_steps, pool.prompt_token_s, alone, prompts)
+    if pool.first_token_scale == 1.0:
+        return lag
+    hit = requests.cached_tokens
+    kinds, place = np.unique(np.stack([requests.prompt_tokens - hit, hit]), axis=1,
+                             return_inverse=True)
+    prefill = np.array([step_seconds(steps, 0.0, 0.0, float(new), float(cached), 1, 1.0)
+                        for new, cached in kinds.T])
+    return np.asarray(lag + (pool.first_token_scale - 1.0) * prefill[place.reshape(-1)])
 
 
-def _result(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State, alone_s: float,
+def _result(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State, path_s: Array,
             wall_s: float, cancelled: bool) -> SimulationResult:
     whole, real, arrival = st.request_i, st.request_f, requests.arrival_s
-    done, lag, nan = whole[:, k.R_STATUS] == DONE, _lag_s(fleet, requests, st, alone_s), np.nan
+    done, lag, nan = whole[:, k.R_STATUS] == DONE, real[:, k.R_LAG_S] + path_s, np.nan
     first = np.where(done, real[:, k.R_FIRST_S] + lag - arrival, nan)
     e2e = np.where(done, real[:, k.R_FINISH_S] + lag - arrival, nan)
     rest = requests.output_tokens - 1
@@ -132,16 +148,6 @@ def _result(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State
         done, counted, span, wall_s, st.gaps,
         tuple(_sums(p, q, cf, st, span) for q, p in enumerate(fleet.pools)),
         _timeline(fleet, requests, cf, st, end), cancelled)
-
-
-def _lag_s(fleet: SimulatedFleet, requests: RequestTable, st: State, alone_s: float
-           ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """What the host and the engine's output path add to an answer."""
-    pool = fleet.pools[0]
-    prompts = requests.prompt_tokens.astype(np.float64)
-    host = lag_s(pool.request_s, pool.first_steps, pool.prompt_token_s, alone_s, prompts)
-    return np.asarray(st.request_f[:, k.R_LAG_S] + host
-                      + (pool.first_token_scale - 1.0) * st.request_f[:, k.R_OWN_PREFILL_S])
 
 
 def _sums(pool: SimulatedPool, q: int, cf: Config, st: State, span_s: float) -> PoolSums:

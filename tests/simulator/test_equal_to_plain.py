@@ -48,10 +48,13 @@ def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
     front = fleet.pools[0]
     output = requests.output_tokens.astype(float)
     context = requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean())
-    alone = step_seconds(packed_steps(front.steps), 1.0, float(context), 0.0, 0.0, 0, 0.0)
-    lag = np.array([j.lag_s + front.request_s + (front.first_token_scale - 1.0) * j.prefill_s
-                    for j in jobs])
-    lag += front.first_steps * alone + front.prompt_token_s * requests.prompt_tokens
+    steps = packed_steps(front.steps)
+    alone = step_seconds(steps, 1.0, float(context), 0.0, 0.0, 0, 0.0)
+    prefill = np.array([step_seconds(steps, 0.0, 0.0, float(p - c), float(c), 1, 1.0)
+                        for p, c in zip(requests.prompt_tokens, requests.cached_tokens,
+                                        strict=True)])
+    lag = np.array([j.lag_s for j in jobs]) + front.request_s + front.first_steps * alone
+    lag += front.prompt_token_s * requests.prompt_tokens + (front.first_token_scale - 1.0) * prefill
     arrival = requests.arrival_s
     expected = {
         "ttft_s": np.array([j.tokens_s[0] for j in jobs]) + lag - arrival,

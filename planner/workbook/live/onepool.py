@@ -185,14 +185,14 @@ class Tables:
         self.prefill = self.beside("Prefill [s]", self._prefill(
             rows, self.new.each, cached, filled, batch), "six")
         engine = s.hardware.engine
-        alone = self._alone()
+        alone = self.alone()
         self.lag = self.beside(
             "Beside the prefill [s]", engine["request_ms"] * 0.001 + engine["first_steps"] * alone
             + engine["prompt_token_us"] * 1e-6 * self.prompt.tokens.each, "six")
         self.first = self.beside("First token, idle [s]", self.prefill.each
                                   * engine["ttft_scale"] + self.lag.each, "six")
 
-    def _alone(self) -> X:
+    def alone(self) -> X:
         """A decode step with one sequence a rank."""
         b, s, one = self.board, self.step, x(1.0)
         seconds = s.weights_time(s.filled(one), s.filled(one))
