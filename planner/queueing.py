@@ -23,8 +23,10 @@ NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
 LIKELY = 1e-9
 """Weight of a state, relative to the heaviest, below which it changes no percentile."""
-HALVINGS = 40
-"""Bisections of a percentile of TPOT."""
+CLOSE = 1e-6
+"""Share of a value within which a percentile of it is found."""
+SECANTS = 60
+"""Most steps towards a percentile."""
 COARSE = 8
 """Of the times at which a distribution is evaluated, every eighth finds where to look closer."""
 NOTICEABLE = 1e-6
@@ -255,6 +257,51 @@ def _inverted(reached: Callable[[Array], Array], grid: Array, shares: Array) -> 
     return [float(x) for x in np.interp(shares, reached(grid[near]), grid[near])]
 
 
+def reaching(share_within: Callable[[Array], Array], wanted: Array, low: float,
+             middle: float) -> Array:
+    """Where a distribution reaches shares, within :data:`CLOSE` and on the safe side.
+
+    False position on the logarithm of what lies beyond, which is nearly straight for a gamma; the
+    side that stays is weighed down (Illinois; Dowell & Jarratt 1971), and every third step halves,
+    as the distribution may jump.
+
+    Parameters
+    ----------
+    share_within : callable
+        P(X <= x) for x of shape (p,).
+    wanted : ndarray, shape (p,)
+        Shares, below 1.
+    low : float
+        Below the values.
+    middle : float
+        About their mean: where to look first.
+    """
+    goal = np.log1p(-wanted)
+
+    def beyond(x: Array) -> Array:
+        return goal - np.log(np.maximum(1.0 - share_within(x), 1e-300))
+
+    below, above = np.full(len(wanted), low), np.full(len(wanted), max(middle, 2.0 * low))
+    left, right = beyond(below), beyond(above)
+    while (short := right < 0.0).any():
+        below, left = np.where(short, above, below), np.where(short, right, left)
+        above = np.where(short, 2.0 * above, above)
+        right = beyond(above)
+    kept = np.zeros(len(wanted), dtype=int)
+    for step in range(SECANTS):
+        if (above - below <= CLOSE * above).all():
+            break
+        part = left / np.minimum(left - right, -1e-300) if step % 4 < 3 else 0.5
+        x = below + np.clip(part, 1e-3, 1.0 - 1e-3) * (above - below)
+        y = beyond(x)
+        reached = y >= 0.0
+        left = np.where(reached, np.where(kept == 1, left / 2.0, left), y)
+        right = np.where(reached, y, np.where(kept == -1, right / 2.0, right))
+        kept = np.where(reached, 1, -1)
+        below, above = np.where(reached, below, x), np.where(reached, x, above)
+    return above
+
+
 def split_arrival_cv2(arrival_cv: float, replicas: int) -> float:
     """Squared CV of arrivals at one of ``replicas`` when requests are dealt at random.
 
@@ -330,38 +377,77 @@ class Stalls:
     behind: float
     most_s: Array | float = math.inf
 
-    def within(self, states: slice) -> Stalls:
-        """The stalls of some states."""
-        def cut(x: Array | float) -> Array | float:
-            return x[states] if isinstance(x, np.ndarray) else x
-        return Stalls(self.rate_per_s, cut(self.load), cut(self.mean_s), cut(self.square_s2),
-                      cut(self.wait_s), cut(self.before_s), self.arrival_cv2, self.behind,
-                      cut(self.most_s))
+    def added(self, step_s: Array) -> Added:
+        """What they add to answers whose tokens take ``step_s`` [s], shape (N,), else."""
+        left = 1.0 - self.load
+        each_s = self.mean_s / left
+        once_s = (self.rate_per_s * self.before_s + self.behind) * each_s
+        gap_s = self.rate_per_s * each_s * step_s
+        mean_square = np.square(self.mean_s)
+        own = self.square_s2 - mean_square
+        cycles = self.rate_per_s * (own + max(self.arrival_cv2, 1.0) * mean_square) / left**3
+        swing = (np.square(self.rate_per_s * self.wait_s * each_s)
+                 + self.behind * (own / np.square(left) + (1.0 + self.behind) * np.square(each_s)))
+        once_square = np.square(once_s) + cycles * self.before_s + swing
+        alike = np.ones(len(step_s))
+        return Added(step_s, once_s * alike, gap_s, once_square * alike,
+                     cycles * step_s + 2.0 * once_s * gap_s, self.before_s * alike,
+                     self.most_s * alike,
+                     self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2)), self.behind)
 
-    def mean_added_s(self, step_s: Array, gaps: Gaps) -> Array:
-        """Mean [s] that they add to the TPOT of answers, with ``step_s`` [s] a token else."""
-        each = self.mean_s / (1.0 - self.load)
-        come = self.rate_per_s * (self.before_s * gaps.inverse + step_s)
-        return np.minimum((come + self.behind * gaps.inverse) * each, self.most_s)
 
-    def square_added_s2(self, step_s: Array, gaps: Gaps) -> Array:
-        """Mean of the squares [s^2] of the same."""
-        behind, left = self.behind, 1.0 - self.load
-        each, own = self.mean_s / left, self.square_s2 - np.square(self.mean_s)
-        first, second = gaps.inverse, gaps.inverse_square
-        rate, before = self.rate_per_s, self.before_s
-        count = before * second + step_s * first
-        mean = (np.square(before) * second + 2.0 * before * step_s * first + np.square(step_s))
-        cycles = rate * count * (own + max(self.arrival_cv2, 1.0) * np.square(self.mean_s))
-        swing = (np.square(rate * self.wait_s * each) * second
-                 + behind * (own / np.square(left) + (1.0 + behind) * np.square(each)) * second)
-        total = np.square(rate) * mean + 2.0 * rate * behind * count + behind**2 * second
-        return np.asarray(cycles / left**3 + swing + total * np.square(each))
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Moments of what prompts add to the TPOT of an answer, over the running sequences.
 
-    def none(self, step_s: Array, gaps: Gaps) -> Array:
-        """Share of the answers that meet none of them, of answers of the mean length."""
-        bursts = self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2))
-        met = bursts * (self.before_s + step_s * gaps.mean)
+    With ``g`` gaps between the tokens of the answer the mean is ``once / g + gap`` and the mean
+    square ``square / g^2 + cross / g + gap^2``; see :class:`Stalls`.
+
+    Attributes
+    ----------
+    step_s : ndarray, shape (N,)
+        [s] a token without prompts.
+    once_s, gap_s : ndarray, shape (N,)
+        [s] that the prompts of the time before its first token and those of its own burst add to
+        the answer, and those that come meanwhile to every gap.
+    square_s2, cross_s2 : ndarray, shape (N,)
+        [s^2] as above.
+    before_s, most_s : ndarray, shape (N,)
+        See :class:`Stalls`.
+    bursts_per_s : float
+        Bursts of prompts [1/s].
+    behind : float
+        See :class:`Stalls`.
+    """
+
+    step_s: Array
+    once_s: Array
+    gap_s: Array
+    square_s2: Array
+    cross_s2: Array
+    before_s: Array
+    most_s: Array
+    bursts_per_s: float
+    behind: float
+
+    def within(self, states: slice) -> Added:
+        """Of some states."""
+        return Added(self.step_s[states], self.once_s[states], self.gap_s[states],
+                     self.square_s2[states], self.cross_s2[states], self.before_s[states],
+                     self.most_s[states], self.bursts_per_s, self.behind)
+
+    def mean(self, gaps: Gaps) -> Array:
+        """Mean [s] over answers."""
+        return np.minimum(self.once_s * gaps.inverse + self.gap_s, self.most_s)
+
+    def square(self, gaps: Gaps) -> Array:
+        """Mean of the squares [s^2] over answers."""
+        return np.asarray(self.square_s2 * gaps.inverse_square + self.cross_s2 * gaps.inverse
+                          + np.square(self.gap_s))
+
+    def none(self, gaps: Gaps) -> Array:
+        """Share of the answers that meet no prompt, of answers of the mean length."""
+        met = self.bursts_per_s * (self.before_s + self.step_s * gaps.mean)
         return np.asarray(np.exp(-met) / (1.0 + self.behind))
 
 
@@ -379,24 +465,28 @@ class TokenTimes:
         Share of the requests that meet none.
     shape, scale_s : ndarray, shape (N,)
         Of the gamma of the others; the scale is in s.
+    most_s : ndarray, shape (N,)
+        [s] most that prompts add.
     """
 
     step_s: Array
     none: Array
     shape: Array
     scale_s: Array
-    most_s: Array | float = math.inf
+    most_s: Array
 
     @classmethod
-    def of(cls, step_s: Array, stalls: Stalls | None, gaps: Gaps) -> TokenTimes:
+    def of(cls, added: Added, gaps: Gaps) -> TokenTimes:
         """TPOT of answers with ``gaps`` between tokens, over the states."""
-        if stalls is None:
-            return cls(step_s, np.ones(len(step_s)), np.ones(len(step_s)), np.ones(len(step_s)))
-        none = stalls.none(step_s, gaps)
+        none = added.none(gaps)
         met = np.maximum(1.0 - none, 1e-12)
-        mean = np.maximum(stalls.mean_added_s(step_s, gaps) / met, 1e-15)
-        swing = np.maximum(stalls.square_added_s2(step_s, gaps) / met - mean**2, 1e-3 * mean**2)
-        return cls(step_s, none, mean**2 / swing, swing / mean, stalls.most_s)
+        mean = np.maximum(added.mean(gaps) / met, 1e-15)
+        swing = np.maximum(added.square(gaps) / met - mean**2, 1e-3 * mean**2)
+        return cls(added.step_s, none, mean**2 / swing, swing / mean, added.most_s)
+
+    def mean_s(self) -> Array:
+        """Mean TPOT [s] of each state."""
+        return self.step_s + (1.0 - self.none) * self.shape * self.scale_s
 
     def share_within(self, limits_s: Array) -> Array:
         """P(TPOT <= limit) of shape (limits, N) for ``limits_s`` [s] of shape (limits,)."""
@@ -447,7 +537,7 @@ class Chain:
         [token/s] that must be generated.
     output_tokens : float
         [token] per request.
-    stalls : Stalls or None
+    added : Added or None
         What prompts add to the time of an answer; None where none are prefilled.
     gaps : Gaps
         Between the tokens of an answer.
@@ -467,7 +557,7 @@ class Chain:
     tpot_s: Array
     load: float
     output_tokens: float
-    stalls: Stalls | None
+    added: Added | None
     gaps: Gaps
     weight: Array
     empty: float
@@ -477,13 +567,13 @@ class Chain:
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
-           arrival_cv2: float = 1.0, stalls: Stalls | None = None,
+           arrival_cv2: float = 1.0, added: Added | None = None,
            gaps: Gaps | None = None) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
 
         Parameters
         ----------
-        stalls : Stalls, optional
+        added : Added, optional
         gaps : Gaps, optional
             Of the answers; that of their mean where not given.
         """
@@ -496,7 +586,7 @@ class Chain:
             logs /= peak
         top = max(float(logs.max()), 0.0)
         ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        return cls(n, tpot_s, load, output_tokens, stalls,
+        return cls(n, tpot_s, load, output_tokens, added,
                    gaps or constant(output_tokens).gaps, np.exp(logs - top), math.exp(-top),
                    utilization, ratio)
 
@@ -551,14 +641,15 @@ class Chain:
 
     def _good_of(self, tpot_limit_s: float) -> Array:
         limit = np.array([tpot_limit_s * (1 + 1e-12)])
-        if self.stalls is None:
+        if self.added is None:
             return np.asarray(self.tpot_s <= limit, dtype=float)
         # Past this state the caps hold hardly any more; a cap may lie anywhere before it.
         tokens = self._rate()
         likely = tokens >= LIKELY * np.maximum.accumulate(tokens)
         states = slice(0, int(np.flatnonzero(likely)[-1]) + 1)
         good = np.zeros(len(tokens))
-        good[states] = self._times(states).share_within(limit)[0]
+        times = TokenTimes.of(self.added.within(states), self.gaps)
+        good[states] = times.share_within(limit)[0]
         return good
 
     def at_cap(self, cap: int, tpot_limit_s: float) -> AtCap:
@@ -593,17 +684,6 @@ class Chain:
         kept[-1] *= 1.0 + float(self.tail()[cap - 1])
         return np.asarray(kept / max(self.empty + float(kept.sum()), 1e-300))
 
-    def _step_s(self, states: slice) -> Array:
-        """[s] per output token with no prompt beside."""
-        if self.stalls is None:
-            return self.tpot_s[states]
-        return np.asarray(self.tpot_s[states] * (1.0 - self.stalls.within(states).load))
-
-    def _times(self, states: slice, gaps: Gaps | None = None) -> TokenTimes:
-        """TPOT of single requests in some states."""
-        return TokenTimes.of(self._step_s(states),
-                             self.stalls and self.stalls.within(states), gaps or self.gaps)
-
     def _tokens(self, cap: int) -> Array:
         """Share of the tokens that each state generates."""
         return self._once(cap, lambda: self._tokens_of(cap))
@@ -620,32 +700,26 @@ class Chain:
 
     def mean_tpot(self, cap: int, gaps: Gaps | None = None) -> float:
         """Mean TPOT [s] of the requests, or of answers with given gaps."""
-        states = slice(0, cap)
-        step = self._step_s(states)
-        if self.stalls is not None:
-            step = step + self.stalls.within(states).mean_added_s(step, gaps or self.gaps)
-        return float(np.dot(self._tokens(cap), step))
+        if self.added is None:
+            return float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
+        added = self.added.within(slice(0, cap))
+        return float(np.dot(self._tokens(cap), added.step_s + added.mean(gaps or self.gaps)))
 
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...],
                          gaps: Gaps | None = None) -> list[float]:
         """Percentiles [s] of the TPOT of requests, or of answers with given gaps: over states, and
         within them."""
         tokens = self._tokens(cap)
-        if self.stalls is None:
+        if self.added is None:
             return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
         likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
         states = slice(int(likely[0]), int(likely[-1]) + 1)
-        times, share = self._times(states, gaps), tokens[states] / tokens[states].sum()
+        times = TokenTimes.of(self.added.within(states), gaps or self.gaps)
+        share = tokens[states] / tokens[states].sum()
         wanted = np.asarray(percentiles) / 100.0 - 1e-9
-        low = np.full(len(wanted), float(times.step_s[0]) * (1 - 1e-9))
-        high = np.full(len(wanted), 2.0 * float(times.step_s[-1]))
-        while (short := times.share_within(high) @ share < wanted).any():
-            high = np.where(short, 2.0 * high, high)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2.0
-            reached = times.share_within(middle) @ share >= wanted
-            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        return [float(x) for x in high]
+        return [float(x) for x in reaching(
+            lambda limits_s: times.share_within(limits_s) @ share, wanted,
+            float(times.step_s[0]) * (1 - 1e-9), float(np.max(times.mean_s() @ share)))]
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

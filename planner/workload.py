@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -31,11 +32,12 @@ class Gaps:
     ----------
     mean, inverse, inverse_square : float
         Means of the number of gaps, of 1 over it, and of the square of that.
+        Of several laws at once arrays of shape (laws, 1).
     """
 
-    mean: float
-    inverse: float
-    inverse_square: float
+    mean: float | NDArray[np.float64]
+    inverse: float | NDArray[np.float64]
+    inverse_square: float | NDArray[np.float64]
 
     @classmethod
     def of(cls, answers: Lengths) -> Gaps:
@@ -45,6 +47,12 @@ class Gaps:
         gaps, shares = np.maximum(answers.tokens - 1.0, 1.0), shares / shares.sum()
         return cls(float(shares @ gaps), float(shares @ (1.0 / gaps)),
                    float(shares @ (1.0 / gaps**2)))
+
+    @classmethod
+    def of_each(cls, answers: Sequence[float]) -> Gaps:
+        """Of answers of one length [token] each, a law a length."""
+        gaps = np.maximum(np.asarray(answers, dtype=float)[:, None] - 1.0, 1.0)
+        return cls(gaps, 1.0 / gaps, 1.0 / gaps**2)
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,15 @@ class Columns:
         [token] left for prompts, and of them what a prompt fills.
     mixed_s : ndarray, shape (size,)
         Step with a chunk [s]: evaluated at the batch limits, linear between them.
+    further_s : ndarray, shape (k,)
+        See :func:`_further_s`; the same for all budgets.
     """
 
     caps: NDArray[np.int64]
     space: Array
     chunk: Array
     mixed_s: Array
+    further_s: Array
 
     @property
     def size(self) -> int:
@@ -69,7 +72,8 @@ class Columns:
         mixed = [np.maximum(np.interp(table.n[: len(space)], table.n[places], step),
                             table.step_s[: len(space)])
                  for space, places, step in zip(spaces, at, steps, strict=True)]
-        return [cls(*row) for row in zip(caps, spaces, chunks, mixed, strict=True)]
+        further = _further_s(table)
+        return [cls(*row, further) for row in zip(caps, spaces, chunks, mixed, strict=True)]
 
 
 class Chunked(Continuous):
@@ -93,7 +97,7 @@ class Chunked(Continuous):
         self.per_step = table.step_s / table.decode_s
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
         self._load_s = self.extra_per_token * self.workload.new_prompt.mean
-        self.further_s = _further_s(table)
+        self.further_s = own.further_s
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:

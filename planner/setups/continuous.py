@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.queueing import (
+    CLOSE,
     PERCENTILES,
     Chain,
     Stalls,
@@ -34,7 +35,7 @@ from planner.setups.base import (
     figures,
     gap_percentiles,
 )
-from planner.workload import REFERENCE_TOKENS, Slo, constant
+from planner.workload import REFERENCE_TOKENS, Gaps, Slo, constant
 
 Array = NDArray[np.float64]
 SLOW_STRIDE = 8
@@ -101,9 +102,9 @@ class Continuous(ABC):
         tpot = self.tpot(rate_per_s)
         if tpot is None:
             return None
-        output = self.workload.output
+        output, stalls = self.workload.output, self.stalls(rate_per_s, cv2, len(tpot))
         return Chain.of(rate_per_s, output.mean, tpot, cv2,
-                        self.stalls(rate_per_s, cv2, len(tpot)), output.gaps)
+                        stalls.added(tpot * (1.0 - stalls.load)), output.gaps)
 
     def _sizing_chains(self, chain: Chain, rate_per_s: float, cv2: float) -> list[Chain]:
         """The chains that must all hold a target on TPOT.
@@ -115,7 +116,7 @@ class Continuous(ABC):
         workload = self.workload
         if workload.output.mean <= REFERENCE_TOKENS:
             return [replace(chain, gaps=workload.reference_gaps, known={})]
-        return [chain, Chain.of(rate_per_s, REFERENCE_TOKENS, chain.tpot_s, cv2, chain.stalls,
+        return [chain, Chain.of(rate_per_s, REFERENCE_TOKENS, chain.tpot_s, cv2, chain.added,
                                 workload.reference_gaps)]
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
@@ -199,15 +200,31 @@ class Continuous(ABC):
         if not self.slow:
             return Verdict(True, int(caps[places[-1]]))
         failed = ""
-        for place in places[::-1]:
-            if place % SLOW_STRIDE:
-                continue
+        places = places[places % SLOW_STRIDE == 0]
+        for place in places[self._may_end(chain, caps[places] - 1)][::-1]:
             cap = int(caps[place])
             failed = next((t.metric for t in self.slow
                            if self._late(t, chain, rate_per_s, cv2, cap)), "")
             if not failed:
                 return Verdict(True, cap)
         return Verdict(False, 0, failed or self.slow[0].metric)
+
+    def _may_end(self, chain: Chain, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether whole requests may be in time under the caps ``index + 1``.
+
+        False where their tokens alone, after the shortest prefill, take longer.
+        """
+        target = self.targets["e2e"]
+        if not target or not index.size:
+            return np.ones(len(index), dtype=bool)
+        q = target.percentile / 100.0
+        tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
+        if not tokens:
+            return np.ones(len(index), dtype=bool)
+        alike = replace(chain, gaps=constant(tokens + 1.0).gaps, known={})
+        limit_s = target.limit_s - float(self.table.first_token_s.min())
+        within = alike.token_share_within(max(limit_s, 0.0) / tokens * (1.0 + CLOSE))
+        return within[index] >= q - 1e-6
 
     def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether a cap misses an end-to-end or gap target.
@@ -294,8 +311,8 @@ class Continuous(ABC):
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""
         output = self.workload.output
-        values = [chain.tpot_percentiles(cap, (p,), constant(output.quantile(p / 100.0)).gaps)[0]
-                  for p in levels]
+        answers = [output.quantile(p / 100.0) for p in levels]
+        values = chain.tpot_percentiles(cap, levels, Gaps.of_each(answers))
         return figures(chain.mean_tpot(cap, constant(output.mean).gaps), levels, values)
 
     def gap(self, tpot_s: Array) -> Array:

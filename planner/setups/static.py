@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, ndtr
 
 from planner.memory import sequence_bytes_per_gpu
-from planner.queueing import PERCENTILES
+from planner.queueing import PERCENTILES, reaching
 from planner.roofline import StepBatch
 from planner.setups.base import Latencies, Table, Verdict, cap_sequence, e2e_figures, figures
 from planner.setups.continuous import Array
@@ -34,8 +35,6 @@ SPREAD_SHARES = np.array([1.0, 4.0, 1.0]) / 6.0
 """Three points with the moments of a normal law (Gauss-Hermite)."""
 LEAK = 1e-9
 """Chance of a fresh start, so that the chain is the one that an idle rank begins."""
-HALVINGS = 24
-"""Bisections of a percentile."""
 
 
 class Static:
@@ -97,9 +96,9 @@ class Static:
         """The first target that a batch limit misses."""
         for target in self.workload.slos:
             if target.metric == "e2e":
-                seen = self.latencies(rate_per_s, cv2, cap)
-                held = seen is not None and (seen.e2e_s[f"p{target.percentile:g}"]
-                                             <= target.limit_s)
+                level = (target.percentile,)
+                seen = e2e_figures(*law.figures(level), self.workload)
+                held = seen[f"p{target.percentile:g}"] <= target.limit_s
             else:
                 share = (float(law.ttft_within(np.array([target.limit_s]))[0])
                          if target.metric == "ttft" else law.tpot_within(target.limit_s))
@@ -131,9 +130,7 @@ class Static:
         if law is None:
             return None
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
-        shares = [p / 100.0 for p in levels]
-        ttft = figures(law.mean_ttft_s, levels, law.ttft_percentiles(shares))
-        tpot = figures(float(law.batches @ law.step_s), levels, law.tpot_percentiles(shares))
+        ttft, tpot = law.figures(levels)
         e2e = e2e_figures(ttft, tpot, self.workload)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
         return Latencies(ttft, tpot, dict(tpot), e2e, law.running, load)
@@ -164,7 +161,7 @@ class Static:
                       float(table.lag_s @ weights))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cycles:
     """Cycles of a rank over its batch ``b = 1..N``.
 
@@ -192,6 +189,19 @@ class Cycles:
     scale: float
     lag_s: float
 
+    def points(self, place: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Cycles [s] of some batches as points, and their shares, each of shape (places, c)."""
+        cycle = self.lengths_s[place, :, None] + self.spread_s[place, None, None] * SPREAD
+        shares = self.shares[place, :, None] * SPREAD_SHARES
+        return (np.maximum(cycle, 0.0).reshape(len(place), -1), shares.reshape(len(place), -1))
+
+    @cached_property
+    def moments(self) -> Array:
+        """E[C] [s], E[C^2] [s^2] and E[C^3] [s^3] of a cycle, of shape (3, N)."""
+        cycle, shares = self.points(np.arange(len(self.step_s)))
+        square = cycle * cycle
+        return np.stack([(shares * x).sum(axis=1) for x in (cycle, square, square * cycle)])
+
 
 @dataclass(frozen=True, slots=True)
 class Batches:
@@ -205,6 +215,8 @@ class Batches:
         Shares of the requests that come during a cycle, by the queue when it started.
     cycle_s, cycle_shares : ndarray, shape (G, c)
         [s] of such a cycle, and the shares of the points.
+    whole_s : ndarray, shape (G,)
+        [s] of such a cycle, mean.
     turns : ndarray, shape (G, T)
         Chance of each number of whole cycles to wait for besides.
     turn_s : float
@@ -227,6 +239,7 @@ class Batches:
     met: Array
     cycle_s: Array
     cycle_shares: Array
+    whole_s: Array
     turns: Array
     turn_s: float
     first_s: Array
@@ -250,10 +263,7 @@ class Batches:
         queue = np.concatenate([[1.0], queue])
         batch = np.minimum(queue, cap)
         place = np.rint(batch).astype(np.intp) - 1
-        cycle = (cycles.lengths_s[place, :, None] + cycles.spread_s[place, None, None] * SPREAD)
-        cycle = np.maximum(cycle, 0.0).reshape(len(queue), -1)
-        points = (cycles.shares[place, :, None] * SPREAD_SHARES).reshape(len(queue), -1)
-        mean, second, third = ((points * cycle**k).sum(axis=1) for k in (1, 2, 3))
+        mean, second, third = cycles.moments[:, place]
         burst = max(cv2 - 1.0, 0.0) / 2.0
         come = rate_per_s * mean
         swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
@@ -280,7 +290,7 @@ class Batches:
         first = np.maximum(first[:, None] + wide[:, None] * SPREAD, 0.0)
         served = share * batch
         full = float(cycles.lengths_s[cap - 1] @ cycles.shares[cap - 1])
-        return cls(float(share[0] / requests), share * come / requests, cycle, points,
+        return cls(float(share[0] / requests), share * come / requests, *cycles.points(place), mean,
                    np.diff(below, prepend=0.0, axis=1), full,
                    first * cycles.scale + cycles.lag_s, cycles.alone_s, cycles.weights,
                    served / served.sum(), cycles.step_s[place],
@@ -290,8 +300,8 @@ class Batches:
     @property
     def mean_ttft_s(self) -> float:
         """Mean time to first token [s]."""
-        first, second = ((self.cycle_shares * self.cycle_s**k).sum(axis=1) for k in (1, 2))
-        rest = second / (2.0 * first)
+        second = (self.cycle_shares * self.cycle_s**2).sum(axis=1)
+        rest = second / (2.0 * self.whole_s)
         wait = rest + self.turn_s * (self.turns @ TURNS) + self.first_s @ SPREAD_SHARES
         return float(self.idle * (self.alone_s @ self.weights) + self.met @ wait)
 
@@ -301,27 +311,25 @@ class Batches:
         P(rest <= t) = E[min(C, t)] / E[C] of a cycle C.
         """
         state, turn = np.nonzero(self.turns * self.met[:, None] > 1e-9)
-        whole = (self.cycle_s * self.cycle_shares).sum(axis=1)[state]
         t = np.maximum(limits_s[:, None, None] - self.turn_s * turn[:, None]
                        - self.first_s[state], 0.0)
         rest = np.einsum("lsfc,sc->lsf", np.minimum(t[..., None], self.cycle_s[state][:, None, :]),
                          self.cycle_shares[state])
-        busy = (rest @ SPREAD_SHARES) @ (self.met[state] * self.turns[state, turn] / whole)
+        busy = (rest @ SPREAD_SHARES) @ (self.met[state] * self.turns[state, turn]
+                                         / self.whole_s[state])
         alone = (self.alone_s <= limits_s[:, None]) @ self.weights
         return np.asarray(busy + self.idle * alone)
+
+    def figures(self, levels: tuple[float, ...]) -> tuple[dict[str, float], dict[str, float]]:
+        """TTFT and TPOT [s]: their means and percentiles."""
+        shares = [p / 100.0 for p in levels]
+        return (figures(self.mean_ttft_s, levels, self.ttft_percentiles(shares)),
+                figures(float(self.batches @ self.step_s), levels, self.tpot_percentiles(shares)))
 
     def ttft_percentiles(self, shares: list[float]) -> list[float]:
         """TTFT [s] that each share of the requests does not exceed."""
         wanted = np.asarray(shares) - 1e-9
-        low = np.zeros(len(wanted))
-        high = np.full(len(wanted), 2.0 * self.mean_ttft_s)
-        while (short := self.ttft_within(high) < wanted).any():
-            high = np.where(short, 2.0 * high, high)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2.0
-            reached = self.ttft_within(middle) >= wanted
-            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        return [float(x) for x in high]
+        return [float(x) for x in reaching(self.ttft_within, wanted, 0.0, self.mean_ttft_s)]
 
     def tpot_within(self, limit_s: float) -> float:
         """Share of the requests in batches whose step is within a limit [s]."""
@@ -339,6 +347,7 @@ class Batches:
         return [float(x) for x in self.steps_s[place]]
 
 
+@lru_cache(maxsize=512)
 def _queues(cap: int) -> tuple[Array, Array]:
     """Groups of waiting requests: the largest of each, and what it counts as."""
     ends = np.array(cap_sequence(QUEUE * cap), dtype=float)

@@ -355,19 +355,20 @@ def test_stalls_are_those_of_a_delay_cycle(gaps):
     seen = delay_cycles(3.0, 0.05, gaps * step, 40_000) / gaps
     law, answers = stalls(), constant(gaps + 1).gaps
     steps = np.array([step])
-    mean = float(law.mean_added_s(steps, answers)[0])
+    added = law.added(steps)
+    mean = float(added.mean(answers)[0])
     assert step + mean == pytest.approx(seen.mean(), rel=0.02)
-    assert float(law.square_added_s2(steps, answers)[0]) - mean**2 == pytest.approx(
+    assert float(added.square(answers)[0]) - mean**2 == pytest.approx(
         seen.var(), rel=0.06)
-    assert float(law.none(steps, answers)[0]) == pytest.approx((seen < step * 1.0001).mean(),
+    assert float(added.none(answers)[0]) == pytest.approx((seen < step * 1.0001).mean(),
                                                               abs=0.01)
-    chain = Chain.of(1e-9, 100.0, steps / 0.85, stalls=law, gaps=answers)
+    chain = Chain.of(1e-9, 100.0, steps / 0.85, added=added, gaps=answers)
     assert chain.tpot_percentiles(1, (90.0,))[0] == pytest.approx(np.quantile(seen, 0.9),
                                                                  rel=0.12)
 
 
 def test_an_answer_that_meets_no_prompt_takes_its_steps():
-    times = TokenTimes.of(np.array([0.01, 0.02]), stalls(1e-9), constant(100).gaps)
+    times = TokenTimes.of(stalls(1e-9).added(np.array([0.01, 0.02])), constant(100).gaps)
     assert times.share_within(np.array([0.0101, 0.0201])) == pytest.approx(
         np.array([[1.0, 0.0], [1.0, 1.0]]))
 
@@ -377,13 +378,13 @@ def test_an_answer_that_meets_no_prompt_takes_its_steps():
        cv2=st.floats(1.0, 9.0), limit=st.floats(0.0101, 0.2))
 def test_more_prompts_never_make_a_token_more_likely_to_be_in_time(rate, more, tokens, cv2, limit):
     answers, step = constant(tokens).gaps, np.array([0.01])
-    share = [float(TokenTimes.of(step, stalls(r, cv2=cv2, before=0.05), answers).share_within(
+    share = [float(TokenTimes.of(stalls(r, cv2=cv2, before=0.05).added(step), answers).share_within(
         np.array([limit]))[0, 0]) for r in (rate, rate * more)]
     assert share[1] <= share[0] + 1e-9
 
 
 def test_a_budget_bounds_every_step():
-    times = TokenTimes.of(np.array([0.01]), stalls(10.0, most_s=0.02), constant(4).gaps)
+    times = TokenTimes.of(stalls(10.0, most_s=0.02).added(np.array([0.01])), constant(4).gaps)
     assert times.share_within(np.array([0.03001]))[0, 0] == 1.0
     assert times.share_within(np.array([0.0299]))[0, 0] < 1.0
 
