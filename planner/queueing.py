@@ -302,6 +302,21 @@ def reaching(share_within: Callable[[Array], Array], wanted: Array, low: float,
     return above
 
 
+def some_value(enough: Callable[[float], bool], few: Callable[[float], bool], low: float,
+               high: float) -> bool:
+    """Whether a value between two is enough for one thing and not too much for another.
+
+    ``enough`` holds from some value on and ``few`` up to some value; each step halves.
+    """
+    while high - low > CLOSE * high:
+        middle = (low + high) / 2.0
+        above, below = enough(middle), few(middle)
+        if above == below:
+            return above
+        low, high = (low, middle) if above else (middle, high)
+    return False
+
+
 def split_arrival_cv2(arrival_cv: float, replicas: int) -> float:
     """Squared CV of arrivals at one of ``replicas`` when requests are dealt at random.
 
@@ -709,17 +724,23 @@ class Chain:
                          gaps: Gaps | None = None) -> list[float]:
         """Percentiles [s] of the TPOT of requests, or of answers with given gaps: over states, and
         within them."""
-        tokens = self._tokens(cap)
         if self.added is None:
             return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
+        times, share = self.tpot_law(cap, gaps)
+        return [float(x) for x in reaching(
+            lambda limits_s: times.share_within(limits_s) @ share,
+            np.asarray(percentiles) / 100.0 - 1e-9,
+            float(times.step_s[0]) * (1 - 1e-9), float(np.max(times.mean_s() @ share)))]
+
+    def tpot_law(self, cap: int, gaps: Gaps | None = None) -> tuple[TokenTimes, Array]:
+        """TPOT in the states that count, and the shares of the requests that find them."""
+        if self.added is None:
+            raise ValueError("no prompts are prefilled beside these answers")
+        tokens = self._tokens(cap)
         likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
         states = slice(int(likely[0]), int(likely[-1]) + 1)
-        times = TokenTimes.of(self.added.within(states), gaps or self.gaps)
-        share = tokens[states] / tokens[states].sum()
-        wanted = np.asarray(percentiles) / 100.0 - 1e-9
-        return [float(x) for x in reaching(
-            lambda limits_s: times.share_within(limits_s) @ share, wanted,
-            float(times.step_s[0]) * (1 - 1e-9), float(np.max(times.mean_s() @ share)))]
+        return (TokenTimes.of(self.added.within(states), gaps or self.gaps),
+                tokens[states] / tokens[states].sum())
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

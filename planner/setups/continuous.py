@@ -24,6 +24,7 @@ from planner.queueing import (
     burst_ahead,
     holds_within_both,
     share_within_both,
+    some_value,
     sum_percentiles,
     surely_within,
 )
@@ -235,12 +236,23 @@ class Continuous(ABC):
         if target.metric == "itl":
             return self._gaps(chain, rate_per_s, cap, (target.percentile,))[
                 f"p{target.percentile:g}"] > target.limit_s
-        tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
-        gaps = constant(tokens + 1.0).gaps
-        left = target.limit_s - chain.tpot_percentiles(cap, (target.percentile,), gaps)[0] * tokens
         prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
-        within = share_within_both(left, prefill, admission, latency, self.table.prompt_weights)
-        return float(within[0]) < q - 1e-6
+
+        def started(left_s: float) -> bool:
+            within = share_within_both(left_s, prefill, admission, latency,
+                                       self.table.prompt_weights)
+            return float(within[0]) >= _level(target)
+
+        tokens = self.workload.output.quantile(q) - 1.0
+        if tokens <= 0.0:
+            return not started(target.limit_s)
+        times, shares = chain.tpot_law(cap, constant(tokens + 1.0).gaps)
+
+        def written(tpot_s: float) -> bool:
+            return float((times.share_within(np.array([tpot_s])) @ shares)[0]) >= q - 1e-9
+
+        return not some_value(written, lambda tpot_s: started(target.limit_s - tpot_s * tokens),
+                              float(times.step_s[0]), target.limit_s / tokens)
 
     def _gaps(self, chain: Chain, rate_per_s: float, cap: int, levels: tuple[float, ...]
               ) -> dict[str, float]:

@@ -95,15 +95,13 @@ class Static:
     def _late(self, law: Batches, rate_per_s: float, cv2: float, cap: int) -> str:
         """The first target that a batch limit misses."""
         for target in self.workload.slos:
+            level, limit_s = target.percentile / 100.0, target.limit_s
             if target.metric == "e2e":
-                level = (target.percentile,)
-                seen = e2e_figures(*law.figures(level), self.workload)
-                held = seen[f"p{target.percentile:g}"] <= target.limit_s
-            else:
-                share = (float(law.ttft_within(np.array([target.limit_s]))[0])
-                         if target.metric == "ttft" else law.tpot_within(target.limit_s))
-                held = share >= target.percentile / 100.0 - 1e-6
-            if not held:
+                tokens = max(self.workload.output.quantile(level) - 1.0, 0.0)
+                limit_s -= law.tpot_percentiles([level])[0] * tokens
+            share = (law.tpot_within(limit_s) if target.metric in ("tpot", "itl")
+                     else float(law.ttft_within(np.array([limit_s]))[0]))
+            if share < level - 1e-6:
                 return target.metric
         return ""
 
