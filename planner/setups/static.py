@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, ndtr
 
 from planner.memory import sequence_bytes_per_gpu
-from planner.queueing import PERCENTILES, reaching
+from planner.queueing import PERCENTILES, burst_ahead, reaching
 from planner.roofline import StepBatch
 from planner.setups.base import Latencies, Table, Verdict, cap_sequence, e2e_figures, figures
 from planner.setups.continuous import Array
@@ -82,6 +82,8 @@ class Static:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
         if not self.caps.size:
             return Verdict(False, 0, "memory")
+        if self._surely_late(rate_per_s, cv2):
+            return Verdict(False, 0, "ttft")
         failed = "throughput"
         for cap in self.caps[::3][::-1]:
             law = self._law(rate_per_s, cv2, int(cap))
@@ -91,6 +93,24 @@ class Static:
             if not failed:
                 return Verdict(True, int(cap))
         return Verdict(False, 0, failed)
+
+    def _surely_late(self, rate_per_s: float, cv2: float) -> bool:
+        """Whether too many requests meet a cycle whose rest alone is longer than their TTFT.
+
+        No cycle is shorter than that of one request, C, and a rank idles 1 / rate on average
+        before the next, so it is busy at least C / (C + 1 / rate) of the time; arrivals at random
+        times meet it so. False says nothing.
+        """
+        target = next((s for s in self.workload.slos if s.metric == "ttft"), None)
+        if target is None or cv2 < 1.0:
+            return False
+        ranks, cycles = self.table.deployment.layout.data, self.cycles
+        bursts = rate_per_s / ranks / (1.0 + burst_ahead(1.0 + (cv2 - 1.0) / ranks))
+        left_s = max(target.limit_s - float(cycles.alone_s.min()), 0.0)
+        lengths, shares = cycles.lengths_s[0], cycles.shares[0]
+        beyond_s = float(np.maximum(lengths - left_s, 0.0) @ shares)
+        late = bursts * beyond_s / (1.0 + bursts * float(lengths @ shares))
+        return late > 1.0 - target.percentile / 100.0 + 1e-6
 
     def _late(self, law: Batches, rate_per_s: float, cv2: float, cap: int) -> str:
         """The first target that a batch limit misses."""
@@ -262,7 +282,7 @@ class Batches:
         batch = np.minimum(queue, cap)
         place = np.rint(batch).astype(np.intp) - 1
         mean, second, third = cycles.moments[:, place]
-        burst = max(cv2 - 1.0, 0.0) / 2.0
+        burst = burst_ahead(cv2)
         come = rate_per_s * mean
         swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
         come[0], swing[0] = come[0] + burst, swing[0] + burst * (1.0 + burst)
