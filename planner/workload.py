@@ -17,7 +17,7 @@ _NORMAL = NormalDist()
 Z95 = _NORMAL.inv_cdf(0.95)
 MAX_P95_OVER_MEAN = math.exp(Z95**2 / 2)
 """No log-normal has a 95th percentile above 3.87 times its mean."""
-REFERENCE_TOKENS = 64.0
+REFERENCE_TOKENS = 96.0
 """[token] mean of the answers whose TPOT sizes a pool, whatever the answers are."""
 _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])

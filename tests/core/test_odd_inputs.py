@@ -16,6 +16,7 @@ from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import parse_plan
 from planner.errors import ContextTooLong, PlannerError
 from planner.planning import PlanResult, make_plan
+from planner.workload import REFERENCE_TOKENS
 
 SIGNED = ("headroom", "kv_pool_gib")
 SLOWEST_S = 8.0
@@ -185,7 +186,9 @@ def test_any_request(rate, prompt, output, cv, hit, percentile, ttft, tpot, setu
     for option in result.options if result else ():
         for target in result.request.workload.slos:
             value = option[f"{target.metric}_ms"].get(f"p{target.percentile:g}", 0.0)
-            assert value <= target.limit_s * 1e3 * (1 + 1e-6)
+            told = any(f"{target.metric} p{target.percentile:g} " in w for w in option["warnings"])
+            assert told or value <= target.limit_s * 1e3 * (1 + 1e-3)
+            assert not told or (target.metric == "tpot" and output < REFERENCE_TOKENS)
 
 
 @pytest.mark.parametrize("batch", [

@@ -30,7 +30,7 @@ def test_options_that_miss_a_target_say_so_and_come_last() -> None:
         for words in option["warnings"]:
             level = option["tpot_ms"]["p90"]
             assert words.startswith(f"Misses its target: tpot p90 is {level:.1f} ms")
-            assert "64 tokens" in words
+            assert "96 tokens" in words
 
 
 def test_a_plan_of_such_options_alone_does_not_say_that_it_meets_the_targets() -> None:
