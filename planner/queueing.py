@@ -456,9 +456,10 @@ class Added:
         return np.minimum(self.once_s * gaps.inverse + self.gap_s, self.most_s)
 
     def square(self, gaps: Gaps) -> Array:
-        """Mean of the squares [s^2] over answers."""
-        return np.asarray(self.square_s2 * gaps.inverse_square + self.cross_s2 * gaps.inverse
-                          + np.square(self.gap_s))
+        """Mean of the squares [s^2] over answers; X <= most, so E[X^2] <= most E[X]."""
+        square = (self.square_s2 * gaps.inverse_square + self.cross_s2 * gaps.inverse
+                  + np.square(self.gap_s))
+        return np.minimum(square, self.most_s * self.mean(gaps))
 
     def none(self, gaps: Gaps) -> Array:
         """Share of the answers that meet no prompt, of answers of the mean length."""

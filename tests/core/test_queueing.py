@@ -389,6 +389,14 @@ def test_a_budget_bounds_every_step():
     assert times.share_within(np.array([0.0299]))[0, 0] < 1.0
 
 
+def test_where_every_step_is_full_every_token_takes_that_long():
+    """Near saturation the mean is that of a full step; a wide law would put the rest near 0."""
+    law = stalls(19.0, before=2.0, most_s=0.02).added(np.array([0.01]))
+    assert law.mean(constant(20).gaps)[0] == pytest.approx(0.02)
+    times = TokenTimes.of(law, constant(20).gaps)
+    assert times.share_within(np.array([0.025]))[0, 0] < 0.01
+
+
 @pytest.mark.parametrize(("per_pass", "behind"), [(1, 4.0), (3, 3.0), (1000, 0.8)])
 def test_who_shares_a_pass_stops_nobody_in_it(per_pass, behind):
     assert burst_behind(9.0, per_pass) == pytest.approx(behind)
