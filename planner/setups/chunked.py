@@ -149,7 +149,10 @@ class Chunked(Continuous):
                 extra * self.space / self.per_step[: self.size])
 
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
-        """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens."""
+        """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens.
+
+        The engine's scale is one on the prefill of the prompt alone, and not on decodes beside it.
+        """
         table = self.table
         space, mixed, decode, chunk = self._between(running)[:, :, None]
         per_token = (mixed - decode) / chunk
@@ -159,10 +162,9 @@ class Chunked(Continuous):
                    + self.further_s)
         wait = table.wait(rate_per_s, self._service((decode / space + per_token)[:, 0]), cv2, 1.0,
                           1.0 / table.deployment.layout.data)
-        profile = table.deployment.profile
         load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
         residual = CHUNK_RESIDUAL * decode / (1.0 - load)
-        return wait, latency * profile.ttft_scale + residual + table.lag_s
+        return wait, latency + residual + (table.first_token_s - table.prefill_s)
 
     def _between(self, running: Array) -> Array:
         """Space, mixed step, decode step and chunk at ``running`` sequences, shape (4, M)."""

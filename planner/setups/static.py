@@ -165,7 +165,7 @@ class Static:
     def cycles(self) -> Cycles:
         """Cycles of a rank over its batches."""
         table, ranks = self.table, self.table.deployment.layout.data
-        profile, weights = table.deployment.profile, table.prompt_weights
+        weights = table.prompt_weights
         places = np.arange(ranks - 1, len(self.n), ranks) if len(self.n) >= ranks else np.zeros(
             1, dtype=np.intp)
         own = table.prefill_s - float(weights @ table.prefill_s)
@@ -175,8 +175,8 @@ class Static:
         lengths = self.prefill_s[places, None] + output.tokens * self.decode_s[places, None]
         return Cycles(self.prefill_s[places], np.sqrt(b * float(weights @ own**2)),
                       self.decode_s[places], lengths, np.diff(below, prepend=0.0, axis=1),
-                      table.first_token_s, weights, profile.ttft_scale,
-                      float(table.lag_s @ weights))
+                      table.first_token_s, weights,
+                      float((table.first_token_s - table.prefill_s) @ weights))
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ class Cycles:
         [s] of a cycle by its longest answer, and the shares of these.
     alone_s, weights : ndarray, shape (k,)
         [s] first token of a prompt alone, and shares of the prompts.
-    scale, lag_s : float
-        First token over its prefill, and mean [s] in which the prefill does not run.
+    beside_s : float
+        [s] mean of what a first token takes beyond its prefill.
     """
 
     prefill_s: Array
@@ -204,8 +204,7 @@ class Cycles:
     shares: Array
     alone_s: Array
     weights: Array
-    scale: float
-    lag_s: float
+    beside_s: float
 
     def points(self, place: NDArray[np.intp]) -> tuple[Array, Array]:
         """Cycles [s] of some batches as points, and their shares, each of shape (places, c)."""
@@ -310,7 +309,7 @@ class Batches:
         full = float(cycles.lengths_s[cap - 1] @ cycles.shares[cap - 1])
         return cls(float(share[0] / requests), share * come / requests, *cycles.points(place), mean,
                    np.diff(below, prepend=0.0, axis=1), full,
-                   first * cycles.scale + cycles.lag_s, cycles.alone_s, cycles.weights,
+                   first + cycles.beside_s, cycles.alone_s, cycles.weights,
                    served / served.sum(), cycles.step_s[place],
                    np.minimum(np.concatenate([[1.0], ends]), float(cap)), cycles.step_s[:cap],
                    float(share @ batch))

@@ -585,7 +585,6 @@ class Chain:
         """A prompt in chunks beside the running sequences (``Chunked.prefill``)."""
         t, c = self.tables, one.cells
         assert t.budget is not None
-        engine = t.step.hardware.engine
         mixed = c["mixed"] = self.at_running(put, one, t.extra["mixed"],
                                              "Step with a chunk then [s]")
         running = least(most(c["running"], 1.0), float(t.top))
@@ -605,8 +604,8 @@ class Chain:
         one.offset = put("Rest of the step [s]", CHUNK_RESIDUAL * step / (1.0 - load))
         steps = whole(t.new.each / space)
         steps = steps + (t.new.each > steps * space)
-        latency = engine["ttft_scale"] * (steps * step + per * t.new.each
-                                          + t.extra["further"].each) + t.lag.each
+        latency = (steps * step + per * t.new.each + t.extra["further"].each
+                   + t.first.each - t.prefill.each)
         made = t.board.down(t.prompt.tokens.first - 1, one.column, latency,
                             len(t.new.value), "general")
         one.latency = made.all
