@@ -24,7 +24,7 @@ def cycles(count: int, first: float = 0.1, step: float = 0.01,
     below = np.cumsum(shares)[None, :] ** b[:, None]
     lengths = prefill[:, None] + np.array(longest) * steps[:, None]
     return Cycles(prefill, np.zeros(count), steps, lengths, np.diff(below, prepend=0.0, axis=1),
-                  np.array([first]), np.array([1.0]), 1.0, 0.0)
+                  np.array([first]), np.array([1.0]), 0.0)
 
 
 def played(table: Cycles, rate: float, cap: int, count: int = 200_000
