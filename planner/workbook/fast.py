@@ -26,6 +26,13 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 letters = functools.lru_cache(maxsize=None)(xl_col_to_name)
 
 
+def escaped(text: str) -> str:
+    """A formula as text of an XML element."""
+    if "&" in text or "<" in text or ">" in text:
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text
+
+
 class FormulaSheet(Worksheet):  # type: ignore[misc]
     """A worksheet that writes thousands of formulas fast.
 
@@ -39,7 +46,33 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
 
     def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
         """Put a formula (without ``=``) in the table of cells."""
-        self.table[row][column] = CellFormulaTuple(text, form, value)
+        if value.__class__ is not float or not form:
+            self.table[row][column] = CellFormulaTuple(text, form, value)
+            return
+        self.table[row][column] = (
+            f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
+            f'<v>{value:.13g}</v></c>')
+
+    def add_down(self, row: int, column: int, text: str, form: Any, values: list[float]) -> None:
+        """Put one formula in the cells down a column, as filling down does in Excel: the first
+        holds the text of all.
+
+        Parameters
+        ----------
+        text : str
+            Of the first cell.
+        values : list of float
+            What the cells hold, from ``row`` on.
+        """
+        letter, style, table = letters(column), form._get_xf_index(), self.table
+        self.fills = getattr(self, "fills", -1) + 1
+        area = f"{letter}{row + 1}:{letter}{row + len(values)}"
+        head = f'<f t="shared" ref="{area}" si="{self.fills}">{escaped(text)}</f>'
+        again = f'<f t="shared" si="{self.fills}"></f>'
+        for place, value in enumerate(values, start=row):
+            table[place][column] = (f'<c r="{letter}{place + 1}" s="{style}">{head}'
+                                    f'<v>{value:.13g}</v></c>')
+            head = again
 
     def reach(self, row: int, column: int) -> None:
         """Tell the worksheet that a cell is in use."""
@@ -58,7 +91,11 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
                 continue
             self._write_row(row, None, self.row_info.get(row))
             for column in sorted(cells):
-                self._write_cell(row, column, cells[column])
+                cell = cells[column]
+                if cell.__class__ is str:
+                    self.fh.write(cell)
+                else:
+                    self._write_cell(row, column, cell)
             self.fh.write("</row>")
 
     def _write_cell(self, row: int, col: int, cell: Any) -> None:
@@ -70,10 +107,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             return
         head = f'<c r="{letters(col)}{row + 1}" s="{cell.format._get_xf_index()}"'
         if kind is CellFormulaTuple:
-            text = cell.formula
-            if "&" in text or "<" in text or ">" in text:
-                text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-            self.fh.write(f"{head}><f>{text}</f><v>{cell.value!r}</v></c>")
+            self.fh.write(f"{head}><f>{escaped(cell.formula)}</f><v>{cell.value!r}</v></c>")
         elif kind is CellNumberTuple:
             self.fh.write(f"{head}><v>{cell.number:.16G}</v></c>")
         elif kind is CellStringTuple:

@@ -138,18 +138,12 @@ class Board:
 
     def down(self, row: int, column: int, e: X, count: int, *style: str) -> Column:
         """Write a formula down a column; its rows are those of ``{r}``."""
-        made = self.page.styles.get(*style)
-        values = np.broadcast_to(np.asarray(e.value, dtype=float), (count,))
-        sheet, parts = self.page.sheet, e.text.replace("{p}", "\x01").split("{r}")
+        values = np.array(np.broadcast_to(np.asarray(e.value, dtype=float), (count,)))
+        sheet, text = self.page.sheet, e.text.replace("{p}", str(row)).replace("{r}", str(row + 1))
         sheet.reach(row, column)
         sheet.reach(row + count - 1, column)
-        above = "\x01" in e.text or "{p}" in e.text
-        for i, value in enumerate(values.tolist()):
-            text = str(row + i + 1).join(parts)
-            if above:
-                text = text.replace("\x01", str(row + i))
-            sheet.add_formula(row + i, column, text, made, value)
-        return Column(letters(column), row + 1, row + count, np.array(values))
+        sheet.add_down(row, column, text, self.page.styles.get(*style), values.tolist())
+        return Column(letters(column), row + 1, row + count, values)
 
     def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
                     ) -> Column:

@@ -30,9 +30,11 @@ from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.step import StepSheet, kept_entries, prefill_pairs
 from planner.workload import REFERENCE_TOKENS
 
-STEPS = 16
-"""Bisections of the highest rate: 12 octaves to 1.3e-4."""
-OCTAVES = 12
+STEPS = 12
+"""Tries of the highest rate: to 0.1 % where it is in the first octaves below the ceiling, else to
+0.3 %; the whole numbers of replicas beside it are asked exactly."""
+OCTAVES, FIRST_OCTAVES = 12, 3
+"""Octaves below the ceiling in which it is sought, and of the first try."""
 HALVINGS = 20
 """Bisections of a percentile."""
 FAR = 30

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.workbook.live.expr import X, both, least, most, round_up, sqrt, square, when, x
-from planner.workbook.live.onepool import OCTAVES, STEPS, Load
+from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS, Load
 from planner.workbook.live.search import Asked, Rows, Scalars
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
@@ -58,35 +58,27 @@ def size(rows: Rows, load: Load, ceiling: X, ask: Ask, tag: str, limited: bool =
     """
     board = rows.board
     wanted = load.rate / load.utilization
-    low = ceiling / float(2**OCTAVES)
-    one, holds = _column(rows, 1, "Lowest", low, load, wanted, ask)
-    idle = holds
-    low_cell, high_cell = one.rate, rows.board_put("Highest rate not known to hold",
-                                                   rows.far + 1, ceiling)
-    low_cell = rows.board_put("Highest rate known to hold", rows.far + 1, low_cell)
-    for i in range(STEPS):
-        rate = sqrt(low_cell * high_cell)
-        one, holds = _column(rows, 2 + i, f"Try {i + 1}", rate, load, wanted, ask)
-        high_cell = rows.board_put("Highest rate not known to hold", rows.far + 2 + i,
-                                   when(holds > 0.0, high_cell, one.rate))
-        low_cell = rows.board_put("Highest rate known to hold", rows.far + 2 + i,
-                                  when(holds > 0.0, one.rate, low_cell))
-    put = Scalars(rows, rows.far + 2 + STEPS)
-    first = put("Replicas by the highest rate", most(round_up(wanted / low_cell - 1e-9), 1.0))
+    low, high = ceiling / float(2**OCTAVES), ceiling
+    for i in range(1, STEPS + 1):
+        rate = sqrt(low * high) if i > 1 else ceiling / float(2**FIRST_OCTAVES)
+        one, holds = _column(rows, i, f"Try {i}", rate, load, wanted, ask)
+        put = Scalars(rows, rows.far + i)
+        high = put("Highest rate not known to hold", when(holds > 0.0, high, one.rate))
+        low = put("Highest rate known to hold", when(holds > 0.0, one.rate, low))
+    put = Scalars(rows, rows.far + STEPS + 1)
+    first = put("Replicas by the highest rate", most(round_up(wanted / low - 1e-9), 1.0))
     fewer = put("One fewer", most(first - 1.0, 1.0))
-    one, holds = _replicas(rows, 2 + STEPS, "One fewer", fewer, wanted, load, ask, None)
-    put = Scalars(rows, rows.far + 3 + STEPS)
+    one, holds = _replicas(rows, STEPS + 1, "One fewer", fewer, wanted, load, ask, None)
+    put = Scalars(rows, rows.far + STEPS + 2)
     count = put("Replicas by the highest rate", when(both(holds > 0.0, first > 1.0), fewer, first))
-    planned, holds = _replicas(rows, 3 + STEPS, "Planned", count, wanted, load, ask, None)
-    put = Scalars(rows, rows.far + 4 + STEPS)
-    limit = planned.cells["limit"] if limited else None
-    peak, _ = _replicas(rows, 4 + STEPS, "At the peak", count, load.rate, load, ask,
-                        limit if limit is not None else x(1.0))
+    planned, holds = _replicas(rows, STEPS + 2, "Planned", count, wanted, load, ask, None)
+    limit = planned.cells["limit"] if limited else x(1.0)
+    peak, _ = _replicas(rows, STEPS + 3, "At the peak", count, load.rate, load, ask, limit)
     replicas = board.line("Replicas that carry the peak", when(
-        both(idle > 0.0, holds > 0.0, count <= load.limit), count, 0.0), "",
+        both(holds > 0.0, count <= load.limit), count, 0.0), "",
         "0: no number of replicas within the limits holds the targets", "count",
         name=f"replicas_found_{tag}")
-    highest = board.line("Highest rate of a replica", low_cell, "1/s",
+    highest = board.line("Highest rate of a replica", low, "1/s",
                          "at which every target holds", "six", name=f"highest_found_{tag}")
     return Found(replicas, highest, planned, peak, count)
 

@@ -47,9 +47,9 @@ from planner.workbook.live.step import kept_entries
 if TYPE_CHECKING:
     from planner.workbook.live.option import OptionSheet
 
-WIDE = 80
+WIDE = 60
 """Columns of one search with what stands beside it."""
-BESIDE = 22
+BESIDE = 16
 """Column of a search's latencies of first tokens, counted from its first one."""
 NO_PAIR = 1e15
 """Rank of a split that no pair of pools holds."""
