@@ -53,26 +53,29 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
             f'<v>{value:.13g}</v></c>')
 
-    def add_down(self, row: int, column: int, text: str, form: Any, values: list[float]) -> None:
-        """Put one formula in the cells down a column, as filling down does in Excel: the first
-        holds the text of all.
+    def add_area(self, row: int, column: int, text: str, form: Any, values: list[list[float]]
+                 ) -> None:
+        """Put one formula in the cells of an area, as filling does in Excel: the first holds the
+        text of all.
 
         Parameters
         ----------
         text : str
             Of the first cell.
-        values : list of float
-            What the cells hold, from ``row`` on.
+        values : list of list of float
+            What the cells hold, one list a column, each from ``row`` on.
         """
-        letter, style, table = letters(column), form._get_xf_index(), self.table
-        self.fills = getattr(self, "fills", -1) + 1
-        area = f"{letter}{row + 1}:{letter}{row + len(values)}"
-        head = f'<f t="shared" ref="{area}" si="{self.fills}">{escaped(text)}</f>'
-        again = f'<f t="shared" si="{self.fills}"></f>'
-        for place, value in enumerate(values, start=row):
-            table[place][column] = (f'<c r="{letter}{place + 1}" s="{style}">{head}'
-                                    f'<v>{value:.13g}</v></c>')
-            head = again
+        table, last = self.table, row + len(values[0])
+        self.areas = getattr(self, "areas", -1) + 1
+        area = f"{letters(column)}{row + 1}:{letters(column + len(values) - 1)}{last}"
+        head = f'<f t="shared" ref="{area}" si="{self.areas}">{escaped(text)}</f><v>'
+        again = f'<f t="shared" si="{self.areas}"></f><v>'
+        style = f'" s="{form._get_xf_index()}">'
+        for place, cells in enumerate(values, start=column):
+            start = f'<c r="{letters(place)}'
+            for at, value in enumerate(cells, start=row):
+                table[at][place] = f"{start}{at + 1}{style}{head}{value:.12g}</v></c>"
+                head = again
 
     def reach(self, row: int, column: int) -> None:
         """Tell the worksheet that a cell is in use."""

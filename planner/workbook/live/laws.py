@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import X, exp, gamma, least, most, normal, sqrt, square, when, x
 
@@ -18,6 +21,8 @@ FAR_OUT = 50.0
 """Means and scales of a gamma beyond which nothing is left."""
 SIDE = 17
 """Columns from one of the search to the next of the same rate."""
+BEYOND = 14
+"""Blocks of :data:`SIDE` columns that the search may take; several columns at once stand beyond."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,13 +59,19 @@ class Beside:
     block: int = 1
 
     def __call__(self, label: str, e: X) -> Cells:
-        """Write a column."""
-        self.block += 1
+        """Write a column, or several where the formula is that of several."""
+        several = np.ndim(e.value) == 2
+        self.block = max(self.block, BEYOND if several else 0) + 1
         column, row = self.column + SIDE * self.block, self.table.first - 1
         if (row, label) not in self.titled:
             self.titled.add((row, label))
             self.board.page.write(row - 1, column, label, "count", "header")
-        return self.board.down(row, column, e, len(self.table.value), "general")
+        count = len(self.table.value)
+        if not several:
+            return self.board.down(row, column, e, count, "general")
+        values = np.array(np.broadcast_to(e.value, (len(e.value), count)))
+        self.board.area(row, column, e.text, values, "general")
+        return Column(letters(column), row + 1, row + count, values, several=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -120,7 +120,7 @@ class Rows:
         return self.board.put(self.known[label], column, e, "general")
 
 
-def single(put: Scalars, suffix: str) -> Write:
+def single(put: Callable[[str, X], X], suffix: str) -> Write:
     """Writes single cells, their labels with an ending."""
     def write(label: str, e: X) -> Single:
         return Single(put(label + suffix, e))
@@ -735,7 +735,8 @@ class Chain:
         assert law is not None
         return share_within(time, c["last_step"], law, None, "each")
 
-    def at_last(self, put: Scalars, one: Asked, gaps: tuple[X, X, X], label: str) -> Law:
+    def at_last(self, put: Callable[[str, X], X], one: Asked, gaps: tuple[X, X, X], label: str
+                ) -> Law:
         """A law of those that wait at the limit of the column."""
         assert one.last is not None
         bound = None if one.last.most is None else Single(one.last.most)
@@ -775,9 +776,16 @@ class Chain:
         tail = c["last_step"] + (1.0 - last.none.each) * last.mean.each
         return (total(inside * (t.seconds.all + added)) + c["last"] * tail) / c["tokens"]
 
-    def whole(self, one: Asked, tokens: X, label: str) -> tuple[Callable[[X], X], X]:
-        """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s]."""
-        put = Scalars(self.rows, one.column)
+    def whole(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X] | None = None
+              ) -> tuple[Callable[[X], X], X]:
+        """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s].
+
+        Parameters
+        ----------
+        put : callable, optional
+            Writes the single cells; below the others of the rate where not given.
+        """
+        put = put or Scalars(self.rows, one.column)
         t, c = self.tables, one.cells
         inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
         self.reached(one, c["tpot"])
