@@ -121,12 +121,14 @@ def rank_wait(put: Any, layout: Layout, rate: X, first: X, second: X, third: X, 
                 put("Wait with them, mean of squares [s²]", wait.second * square(longer))), rho
 
 
-def bins(top: int, fine: bool = False) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def bins(top: int, held: float, fine: bool = False
+         ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Upper ends and widths of the rows of batch sizes: single ones, then some of the spread.
 
     A row is not wider than 0.75 of the square root of its batch size: the number of running
     sequences spreads by at least the square root of its mean. Where nothing but the batch size
-    moves TPOT (``fine``), rows are single to 64 and half as wide beyond.
+    moves TPOT (``fine``), rows are single to 64 and half as wide beyond. Beyond twice what the
+    memory held when the workbook was written (``held``) they are twice as wide.
     """
     share, single = (0.36, 64) if fine else (0.75, 0)
     ends, widths = [], []
@@ -135,6 +137,7 @@ def bins(top: int, fine: bool = False) -> tuple[np.ndarray[Any, Any], np.ndarray
     for cap in (*caps, *((top,) if caps[-1] != top else ())):
         octave = 2 ** int(math.log2(max(cap - 1, 1)))
         width = max(1, 2 ** int(math.log2(max(share * math.sqrt(octave), 1.0))))
+        width = width * 2 if octave > 2.0 * held else width
         if cap <= single:
             width = 1
         while n < cap:
@@ -242,7 +245,7 @@ class Tables:
         """Batch limits and batch sizes with their step times."""
         b = self.board
         self.top = top
-        ends, widths = bins(top, fine=scale is not None)
+        ends, widths = bins(top, float(self.step.memory_cap.value), fine=scale is not None)
         caps = np.array(cap_sequence(top), dtype=float)
         b.heading("Batch limits", "The limits that the planner tries.")
         b.columns(["Batch limit"])
