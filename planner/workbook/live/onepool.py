@@ -8,6 +8,7 @@ they belong to (prompts, batch limits, batch sizes), its scalars below.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from xlsxwriter.utility import xl_col_to_name
 
 from planner.requests import Layout
 from planner.setups.base import cap_sequence
+from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
@@ -161,6 +163,8 @@ class Tables:
     budget: int | None = None
     new: Column = field(init=False)
     prefill: Column = field(init=False)
+    pairs: list[X] = field(init=False)
+    kept: list[X] = field(init=False)
     lag: Column = field(init=False)
     first: Column = field(init=False)
     cap: Column = field(init=False)
@@ -179,16 +183,18 @@ class Tables:
 
     # -- prompts --------------------------------------------------------------------------------
 
-    def prompts(self, batch: float = 1.0, free: int = 8) -> None:
+    def prompts(self) -> None:
         """Prefill of each row of the prompt lengths, beside them."""
-        s, self.free = self.step, free
+        s = self.step
         self.new = self.beside("New [tokens]", most(self.prompt.tokens.each * (1.0 - self.hit),
                                                      1.0), "one")
         cached = self.beside("Cached [tokens]", self.prompt.tokens.each - self.new.each, "one")
-        rows = self.new.each if batch == 1 else self.new.each * batch
-        filled = self.beside("Filled rows", s.filled(rows), "one")
-        self.prefill = self.beside("Prefill [s]", self._prefill(
-            rows, self.new.each, cached, filled, batch), "six")
+        filled = self.beside("Filled rows", s.filled(self.new.each), "one")
+        self.pairs = [self.beside("Query-entry pairs", prefill_pairs(
+            one.stream, self.new.each, cached.each), "count").each for one in s.streams]
+        self.kept = [kept_entries(one.stream, cached.each) for one in s.streams]
+        self.prefill = self.beside("Prefill [s]", self._pass_s(
+            self.new.each, filled, None, lambda label, e: self.beside(label, e, "three")), "six")
         engine = s.hardware.engine
         alone = self.alone()
         self.lag = self.beside(
@@ -216,28 +222,43 @@ class Tables:
         self.free += 1
         return made
 
-    def _prefill(self, rows: X, each: X, cached: Column, filled: Column, batch: float) -> X:
-        s = self.step
-        seconds = s.weights_time(filled.each, s.filled(x(batch)))
+    def packed(self, prompts: X) -> Column:
+        """Seconds of a pass of several prompts, several columns at once beside the prompts."""
+        rows = self.new.each * prompts
+        filled = self.aside("Filled rows of a pass", self.step.filled(rows))
+        return self.aside("Pass [s]", self._pass_s(rows, filled, prompts, self.aside))
+
+    def aside(self, label: str, e: X) -> Column:
+        """The next several columns at once beside the prompts."""
+        made = self.packs(self.free, label, e)
+        self.free += len(made.value)
+        return made
+
+    def packs(self, column: int, label: str, e: X) -> Column:
+        """Several columns at once over the prompts."""
+        b, row, count = self.board, self.prompt.tokens.first - 1, len(self.prompt.tokens.value)
+        b.page.write(row - 1, column, label, "count", "header")
+        values = np.array(np.broadcast_to(e.value, (len(e.value), count)))
+        b.area(row, column, e.text, values, "cell", "six")
+        return Column(letters(column), row + 1, row + count, values, several=True)
+
+    def _pass_s(self, rows: X, filled: Column, prompts: X | None, put: Callable[[str, X], Column]
+                ) -> X:
+        """Time [s] of the prefill of a prompt, or of several alike in one pass."""
+        s, count = self.step, x(1.0) if prompts is None else prompts
+        seconds = s.weights_time(filled.each, s.filled(count))
         for one in s.experts:
             hit, per = s.expert_seconds(one, rows)
-            hit_c = self.beside("Experts touched", hit, "three")
-            per_c = self.beside("Rows of each", X(per.text.replace(hit.text, hit_c.each.text),
-                                                   per.value), "one")
+            hit_c = put("Experts touched", hit)
+            per_c = put("Rows of each", X(per.text.replace(hit.text, hit_c.each.text), per.value))
             seconds = seconds + s.expert_time(one, rows, hit_c.each, per_c.each)
-        pairs, kept = [], []
-        for one_stream in s.streams:
-            pairs.append(self.beside("Query-entry pairs", prefill_pairs(
-                one_stream.stream, each, cached.each), "count").each)
-            kept.append(kept_entries(one_stream.stream, cached.each))
         if s.streams:
-            prompts = None if batch == 1 else x(batch)
-            seconds = seconds + s.prefill_attention(pairs, kept, each, prompts)
+            seconds = seconds + s.prefill_attention(self.pairs, self.kept, self.new.each, prompts)
         if s.state_token is not None and s.state_prompt is not None:
-            seconds = seconds + most(s.state_token * rows, s.state_prompt * batch)
+            seconds = seconds + most(s.state_token * rows, s.state_prompt * count)
         if s.comm.text != "0":
             seconds = seconds + s.comm * rows
-        return seconds + s.sequence * batch + s.fixed
+        return seconds + s.sequence * count + s.fixed
 
     # -- batch sizes ----------------------------------------------------------------------------
 

@@ -106,17 +106,31 @@ class Scalars:
 
 
 class Rows:
-    """Rows of labelled scalars to the right of the tables."""
+    """Rows of labelled scalars to the right of the tables.
 
-    def __init__(self, tables: Tables, top: int, far: int = FAR) -> None:
-        self.board, self.top, self.far = tables.board, top, far
+    Parameters
+    ----------
+    far : int
+        Column of the labels.
+    several : int
+        Columns that each rate takes, one beside the other.
+    """
+
+    def __init__(self, tables: Tables, top: int, far: int = FAR, several: int = 1) -> None:
+        self.board, self.top, self.far, self.several = tables.board, top, far, several
         self.known: dict[str, int] = {}
 
+    def column(self, place: int) -> int:
+        """First column of a rate, counted from 1."""
+        return self.far + 1 + (place - 1) * self.several
+
     def board_put(self, label: str, column: int, e: X) -> X:
-        """Write one cell."""
+        """Write one cell, or all of a rate where the formula is that of several columns."""
         if label not in self.known:
             self.known[label] = self.top + len(self.known)
             self.board.page.write(self.known[label], self.far, label, "short")
+        if np.ndim(e.value) == 2:
+            return self.board.across(self.known[label], column, e, self.several, "general")
         return self.board.put(self.known[label], column, e, "general")
 
 
