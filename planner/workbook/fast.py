@@ -33,6 +33,13 @@ def escaped(text: str) -> str:
     return text
 
 
+def valued(cell: Any) -> Any:
+    """A cell that stands as its XML in the table of cells, as one that tells its value."""
+    if cell.__class__ is not str:
+        return cell
+    return CellFormulaTuple("", None, float(cell.rpartition("</v>")[0].rpartition("<v>")[2]))
+
+
 class FormulaSheet(Worksheet):  # type: ignore[misc]
     """A worksheet that writes thousands of formulas fast.
 
@@ -40,6 +47,10 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     characters to escape, and in each row for cells of every column. No formula here has such
     functions, and rows know their cells.
     """
+
+    table: dict[int, dict[int, Any]]
+    areas = -1
+    """Number of the last formula of an area."""
 
     def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
         return formula.removeprefix("=")
@@ -66,7 +77,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             What the cells hold, one list a column, each from ``row`` on.
         """
         table, last = self.table, row + len(values[0])
-        self.areas = getattr(self, "areas", -1) + 1
+        self.areas += 1
         area = f"{letters(column)}{row + 1}:{letters(column + len(values) - 1)}{last}"
         head = f'<f t="shared" ref="{area}" si="{self.areas}">{escaped(text)}</f><v>'
         again = f'<f t="shared" si="{self.areas}"></f><v>'
@@ -80,6 +91,16 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     def reach(self, row: int, column: int) -> None:
         """Tell the worksheet that a cell is in use."""
         self._check_dimensions(row, column)
+
+    def _get_range_data(self, row_start: int, col_start: int, row_end: int, col_end: int) -> Any:
+        """The values of a range, for the caches of charts."""
+        table = self.table
+        self.table = {row: {column: valued(cell) for column, cell in cells.items()
+                            if col_start <= column <= col_end}
+                      for row in range(row_start, row_end + 1) if (cells := table.get(row))}
+        found = super()._get_range_data(row_start, col_start, row_end, col_end)
+        self.table = table
+        return found
 
     def _calculate_spans(self) -> None:
         """Leave out the spans of rows, which no program needs."""

@@ -41,6 +41,12 @@ OTHERS: dict[str, dict[str, Any]] = {
     "whole, two pools": {"setups": ["disaggregated"],
                          "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
                          "slo": {"ttft_ms": 2000, "e2e_ms": 9000, "percentile": 90}},
+    "packed passes": {"setups": ["disaggregated"],
+                      "limits": {"max_tensor_parallel": 1, "spare_replicas": 1,
+                                 "max_gpus": 5000},
+                      "slo": {"ttft_ms": 400, "tpot_ms": 40, "percentile": 90},
+                      "workload": {"requests_per_second": 300, "output_tokens": 200,
+                                   "prompt_tokens": {"mean": 450, "p95": 1200}}},
 }
 """Plans of other kinds than the examples: what they change of the usual request."""
 NAMES = [*(f.stem for f in sorted(EXAMPLES.glob("*.json")) if f.stem != "budget")] if WHOLE else [
@@ -126,6 +132,7 @@ EDITS: dict[str, Change] = {
     "output x2": lengths("output", 2.0),
     "hits": field("workload", "prefix_cache_hit_rate", 0.5),
     "ttft x0.7": target("ttft", 0.7), "ttft x2": target("ttft", 2.0),
+    "ttft x4": target("ttft", 4.0),
     "tpot x0.7": target("tpot", 0.7), "tpot x2": target("tpot", 2.0),
     "impossible": target("ttft", 0.001),
     "percentile": field("slo", "percentile", 99.0),
@@ -139,7 +146,7 @@ EDITS: dict[str, Change] = {
 QUICK = ("nothing", "rate x0.3", "rate x2.7", "prompt x1.3", "p95 2.2", "output x0.5", "hits",
          "ttft x0.7", "tpot x0.7", "impossible", "percentile", "utilisation", "spares", "price",
          "bursts")
-FEW = ("nothing", "rate x2.7", "prompt x1.3", "whole x0.8", "gap x0.8")
+FEW = ("nothing", "rate x2.7", "prompt x1.3", "whole x0.8", "gap x0.8", "ttft x4")
 CASES = [(n, e) for n in NAMES for e in EDITS if WHOLE or e in (QUICK if n == "chat" else FEW)]
 
 
