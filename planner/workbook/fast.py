@@ -85,7 +85,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
         for place, cells in enumerate(values, start=column):
             start = f'<c r="{letters(place)}'
             for at, value in enumerate(cells, start=row):
-                table[at][place] = f"{start}{at + 1}{style}{head}{value:.10g}</v></c>"
+                table[at][place] = f"{start}{at + 1}{style}{head}{value:.11g}</v></c>"
                 head = again
 
     def reach(self, row: int, column: int) -> None:
