@@ -208,13 +208,30 @@ def recalculated(folder: Path, files: dict[str, bytes]) -> dict[str, openpyxl.Wo
 
 def edited(data: bytes, values: dict[str, float]) -> bytes:
     """The workbook with numbers typed into named cells."""
-    book = openpyxl.load_workbook(io.BytesIO(data))
-    for name, value in values.items():
-        [(sheet, cell)] = list(book.defined_names[name].destinations)
-        book[sheet][cell.replace("$", "")].value = value
-    made = io.BytesIO()
-    book.save(made)
-    return made.getvalue()
+    target_ = io.BytesIO()
+    with (zipfile.ZipFile(io.BytesIO(data)) as source,
+          zipfile.ZipFile(target_, "w", zipfile.ZIP_DEFLATED) as made):
+        book = source.read("xl/workbook.xml").decode()
+        sheets = re.findall(r'<sheet name="([^"]+)"', book)
+        typed = {name: re.search(rf'<definedName name="{name}">(\w+)!([^<]+)<', book)
+                 for name in values}
+        for part in source.namelist():
+            text = source.read(part)
+            for name, found in typed.items():
+                assert found is not None, name
+                if part == f"xl/worksheets/sheet{sheets.index(found[1]) + 1}.xml":
+                    text = typed_in(text.decode(), found[2].replace("$", ""), values[name])
+            made.writestr(part, text)
+    return target_.getvalue()
+
+
+def typed_in(sheet: str, cell: str, value: float) -> bytes:
+    """The XML of a sheet with a number in a cell."""
+    head = re.search(rf'<c r="{cell}"( s="\d+")[^>]*>', sheet)
+    assert head is not None, cell
+    rest = sheet[head.end():]
+    after = rest if head[0].endswith("/>") else rest[rest.index("</c>") + 4:]
+    return (f'{sheet[:head.start()]}<c r="{cell}"{head[1]}><v>{value!r}</v></c>{after}').encode()
 
 
 Edited = dict[str, tuple[openpyxl.Workbook, dict[str, Any]]]
