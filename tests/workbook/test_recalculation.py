@@ -305,6 +305,10 @@ LONG = 'A "quoted" name, 🚀 and =1+1 ' + "x" * 171
 ODD: dict[str, Callable[[], PlanParts]] = {
     "one pool": lambda: parts(name=LONG[:200], setups=["colocated", "chunked"]),
     "two pools": lambda: parts(setups=["disaggregated"]),
+    "two pools, lists": lambda: parts(setups=["disaggregated"], workload={
+        "requests_per_second": 10, "prompt_tokens": [
+            {"tokens": 200, "share": 0.5}, {"tokens": 1800, "share": 0.5}], "output_tokens": [
+            {"tokens": 20, "share": 0.3}, {"tokens": 300, "share": 0.7}]}),
     "static": lambda: parts(setups=["static"], slo={"ttft_ms": 20000, "e2e_ms": 40000}),
     "static, lists": lambda: parts(
         setups=["static"], slo={"e2e_ms": 90000, "percentile": 99},

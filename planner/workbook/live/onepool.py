@@ -28,7 +28,7 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
-from planner.workbook.live.lengths import LengthRows
+from planner.workbook.live.lengths import LISTED, LISTED_COLUMNS, LengthRows
 from planner.workbook.live.step import StepSheet, kept_entries, prefill_pairs
 from planner.workload import REFERENCE_TOKENS
 
@@ -223,7 +223,9 @@ class Tables:
         return made
 
     def packed(self, prompts: X) -> Column:
-        """Seconds of a pass of several prompts, several columns at once beside the prompts."""
+        """Seconds of a pass of several prompts, several columns at once beside the prompts (and
+        beside the lists of lengths, where there are any)."""
+        self.free = max(self.free, LISTED + LISTED_COLUMNS)
         rows = self.new.each * prompts
         filled = self.aside("Filled rows of a pass", self.step.filled(rows))
         return self.aside("Pass [s]", self._pass_s(rows, filled, prompts, self.aside))
