@@ -248,21 +248,23 @@ class TwoPools:
         put = Packed(b, self.packs.count)
         holds = both(sought.holds > 0.0, sought.count <= self.plan.load.limit)
         rank = put("Rank of the packing, lowest first", when(
-            holds, FIRST_OF_ALL * sought.count + own + mean, NO_PAIR))
-        counts = put("Replicas that carry the peak", when(holds, sought.count, 0.0))
-        asked, highest = put("Replicas asked", sought.count), put("Highest rate", sought.highest)
+            holds, FIRST_OF_ALL * sought.count + own + mean, NO_PAIR), "science")
+        counts = put("Prefill replicas that carry the peak", when(holds, sought.count, 0.0),
+                     "count")
+        asked = put("Prefill replicas asked", sought.count, "count")
+        highest = put("Highest rate of one [1/s]", sought.highest, "three")
         place = b.line("Place of the packing", place_first(
             lowest(put.row(rank)), put.row(rank)), "", "", "count")
         b.line("Prompts of a pass", put.pick(self.packs.prompts, place), "", "", "count",
                name=f"packing_{tag}")
         chosen = Found(
-            b.line("Replicas that carry the peak", put.pick(counts, place), "",
+            b.line("Prefill replicas that carry the peak", put.pick(counts, place), "",
                    "0: no number of replicas within the limits holds the targets", "count",
                    name=f"replicas_found_prefill_{tag}"),
-            b.line("Highest rate of a replica", put.pick(highest, place), "1/s",
+            b.line("Highest rate of a prefill replica", put.pick(highest, place), "1/s",
                    "at which every target holds", "six", name=f"highest_found_prefill_{tag}"),
             sought.peak, sought.peak,
-            b.line("Replicas asked", put.pick(asked, place), "", "", "count"))
+            b.line("Prefill replicas asked", put.pick(asked, place), "", "", "count"))
         return self._paired(chain, decode, chosen, place, latency, mean)
 
     def _paired(self, chain: Chain, decode: Found, prefill: Found, place: X, latency: Column,
@@ -316,9 +318,10 @@ class TwoPools:
         """What a prefill replica is asked; its highest rate, and the mean first token [s]."""
         pool, share, packs = self.plan, self.prompt.share, self.packs
         service, put_row = packs.service, Packed(self.board, packs.count)
-        mean = put_row("First token without waits, mean [s]", total(share.all * latency.all))
+        mean = put_row("First token without waits, mean [s]", total(share.all * latency.all),
+                       "six")
         ceiling = put_row("No prefill replica carries more than [1/s]",
-                          1.0 / most(service[0], 1e-12))
+                          1.0 / most(service[0], 1e-12), "three")
 
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             put = Scalars(rows, column)
