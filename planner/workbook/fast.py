@@ -62,7 +62,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             return
         self.table[row][column] = (
             f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
-            f'<v>{value:.13g}</v></c>')
+            f'<v>{value:.14g}</v></c>')
 
     def add_area(self, row: int, column: int, text: str, form: Any, values: list[list[float]]
                  ) -> None:
@@ -85,7 +85,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
         for place, cells in enumerate(values, start=column):
             start = f'<c r="{letters(place)}'
             for at, value in enumerate(cells, start=row):
-                table[at][place] = f"{start}{at + 1}{style}{head}{value:.11g}</v></c>"
+                table[at][place] = f"{start}{at + 1}{style}{head}{value:.14g}</v></c>"
                 head = again
 
     def reach(self, row: int, column: int) -> None:
