@@ -152,9 +152,10 @@ def law_of(write: Write, cells: dict[str, X], cv2: X, pace: Pace, bound: Cells |
     cycles = rate * count * (pace.own + most(cv2, 1.0) * square(pace.mean)) / pace.left ** 3
     spread = (square(rate * pace.wait * cost) + after * (
         pace.own / square(pace.left) + (1.0 + after) * square(cost))) * second
+    squares = cycles + spread + whole * square(cost)
+    squares = squares if pace.most is None else least(squares, pace.most * come)
     swing = write(f"Added, variance [s²]{label}", most(
-        (cycles + spread + whole * square(cost)) / met - square(mean.each),
-        1e-3 * square(mean.each)))
+        squares / met - square(mean.each), 1e-3 * square(mean.each)))
     return Law(none, mean, swing, bound)
 
 
