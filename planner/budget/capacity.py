@@ -35,6 +35,8 @@ ROUGH = 2e-4
 """The same for members and mixes of a shared fleet, which enter as ratios."""
 STEP = 1.04
 """First step out from a guess."""
+KNOWN_STEP = 1.0051
+"""The same from a capacity that sizing has found (:func:`planner.sizing.capacity_rps`)."""
 SAMPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192,
            256, 512, 1024, 2048, 4096, 8192)
 """Replicas at which a curve that is not straight is evaluated."""
@@ -91,14 +93,14 @@ class Capacity:
 
 
 def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
-                 precision: float = PRECISION) -> float:
+                 precision: float = PRECISION, step: float = STEP) -> float:
     """Highest rate [1/s] of one replica that holds; 0 when none does.
 
     Steps out from a guess, then halves the gap.
     """
-    if ceiling_rps <= 0.0 or not check(IDLE_RATE_PER_S, 1.0).ok:
+    if ceiling_rps <= 0.0:
         return 0.0
-    low, high, step = IDLE_RATE_PER_S, ceiling_rps, STEP
+    low, high = IDLE_RATE_PER_S, ceiling_rps
     rate = min(guess_rps, ceiling_rps * (1.0 - PRECISION))
     if check(rate, cv2).ok:
         low = rate
@@ -107,6 +109,8 @@ def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
                 high = low * step
                 break
             low, step = low * step, step**2
+    elif not check(IDLE_RATE_PER_S, 1.0).ok:
+        return 0.0
     else:
         high = rate
         while high / step > low:
@@ -177,13 +181,15 @@ class FixedLayout:
         rate = known * guess
         precision = PRECISION if count is None else ROUGH
         counts = samples(workload.arrival_cv, most) if count is None else (count,)
+        step = KNOWN_STEP if pool.capacity_rps and guess == 1.0 else STEP
         rates: list[float] = []
         for k in counts:
             rate = highest_rate(check, split_arrival_cv2(workload.arrival_cv, k), ceiling_rps,
-                                rate, precision)
+                                rate, precision, step)
             if rate <= 0.0:
                 return None
             rates.append(rate * k * utilization)
+            step = STEP
         return Capacity(tuple(counts), tuple(np.maximum.accumulate(rates).tolist()))
 
     def _pair(self, tables: Sequence[Table], workload: Workload, counts: Sequence[int] | None,

@@ -26,6 +26,20 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 letters = functools.lru_cache(maxsize=None)(xl_col_to_name)
 
 
+def escaped(text: str) -> str:
+    """A formula as text of an XML element."""
+    if "&" in text or "<" in text or ">" in text:
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text
+
+
+def valued(cell: Any) -> Any:
+    """A cell that stands as its XML in the table of cells, as one that tells its value."""
+    if cell.__class__ is not str:
+        return cell
+    return CellFormulaTuple("", None, float(cell.rpartition("</v>")[0].rpartition("<v>")[2]))
+
+
 class FormulaSheet(Worksheet):  # type: ignore[misc]
     """A worksheet that writes thousands of formulas fast.
 
@@ -34,16 +48,59 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     functions, and rows know their cells.
     """
 
+    table: dict[int, dict[int, Any]]
+    areas = -1
+    """Number of the last formula of an area."""
+
     def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
         return formula.removeprefix("=")
 
     def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
         """Put a formula (without ``=``) in the table of cells."""
-        self.table[row][column] = CellFormulaTuple(text, form, value)
+        if value.__class__ is not float or not form:
+            self.table[row][column] = CellFormulaTuple(text, form, value)
+            return
+        self.table[row][column] = (
+            f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
+            f'<v>{value:.14g}</v></c>')
+
+    def add_area(self, row: int, column: int, text: str, form: Any, values: list[list[float]]
+                 ) -> None:
+        """Put one formula in the cells of an area, as filling does in Excel: the first holds the
+        text of all.
+
+        Parameters
+        ----------
+        text : str
+            Of the first cell.
+        values : list of list of float
+            What the cells hold, one list a column, each from ``row`` on.
+        """
+        table, last = self.table, row + len(values[0])
+        self.areas += 1
+        area = f"{letters(column)}{row + 1}:{letters(column + len(values) - 1)}{last}"
+        head = f'<f t="shared" ref="{area}" si="{self.areas}">{escaped(text)}</f><v>'
+        again = f'<f t="shared" si="{self.areas}"></f><v>'
+        style = f'" s="{form._get_xf_index()}">'
+        for place, cells in enumerate(values, start=column):
+            start = f'<c r="{letters(place)}'
+            for at, value in enumerate(cells, start=row):
+                table[at][place] = f"{start}{at + 1}{style}{head}{value:.14g}</v></c>"
+                head = again
 
     def reach(self, row: int, column: int) -> None:
         """Tell the worksheet that a cell is in use."""
         self._check_dimensions(row, column)
+
+    def _get_range_data(self, row_start: int, col_start: int, row_end: int, col_end: int) -> Any:
+        """The values of a range, for the caches of charts."""
+        table = self.table
+        self.table = {row: {column: valued(cell) for column, cell in cells.items()
+                            if col_start <= column <= col_end}
+                      for row in range(row_start, row_end + 1) if (cells := table.get(row))}
+        found = super()._get_range_data(row_start, col_start, row_end, col_end)
+        self.table = table
+        return found
 
     def _calculate_spans(self) -> None:
         """Leave out the spans of rows, which no program needs."""
@@ -58,7 +115,11 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
                 continue
             self._write_row(row, None, self.row_info.get(row))
             for column in sorted(cells):
-                self._write_cell(row, column, cells[column])
+                cell = cells[column]
+                if cell.__class__ is str:
+                    self.fh.write(cell)
+                else:
+                    self._write_cell(row, column, cell)
             self.fh.write("</row>")
 
     def _write_cell(self, row: int, col: int, cell: Any) -> None:
@@ -70,10 +131,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             return
         head = f'<c r="{letters(col)}{row + 1}" s="{cell.format._get_xf_index()}"'
         if kind is CellFormulaTuple:
-            text = cell.formula
-            if "&" in text or "<" in text or ">" in text:
-                text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-            self.fh.write(f"{head}><f>{text}</f><v>{cell.value!r}</v></c>")
+            self.fh.write(f"{head}><f>{escaped(cell.formula)}</f><v>{cell.value!r}</v></c>")
         elif kind is CellNumberTuple:
             self.fh.write(f"{head}><v>{cell.number:.16G}</v></c>")
         elif kind is CellStringTuple:

@@ -122,12 +122,15 @@ class Column:
         [characters]
     style : str
         A name of :data:`planner.workbook.styles.PIECES`.
+    title : X, optional
+        The header as a formula; ``label`` is its value then.
     """
 
     label: str
     value: Callable[[Any], Any]
     width: float = 11.0
     style: str = "count"
+    title: X | None = None
 
 
 def key(name: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -215,7 +218,7 @@ def write_table(page: Page, row: int, columns: Sequence[Column], rows: Iterable[
         The row after the last one.
     """
     for place, column in enumerate(columns):
-        page.write(row, place, column.label, column.style, "header")
+        page.write(row, place, column.title or column.label, column.style, "header")
     page.sheet.set_row(row, _header_height(columns))
     for record in rows:
         row += 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.workbook import words
 from planner.workbook.layout import Column, Page, data_sheet, key, number, set_up
+from planner.workbook.live.expr import X
 from planner.workbook.plan import METRICS, Plan, Row
 
 NAME, POOLS, LATENCIES = "Options", "Pools", "Latencies"
@@ -46,8 +47,7 @@ def _latency_columns(plan: Plan) -> list[Column]:
     """TTFT and TPOT at their target's percentile, and the room to every target."""
     columns = []
     for metric, style in (("ttft", "count"), ("tpot", "one")):
-        label = f"{words.SHORT[metric]} p{plan.percentile(metric):g} [ms]"
-        columns.append(Column(label, live(plan, metric, _at_target(plan, metric)), 8, style))
+        columns.append(at_target(plan, metric, 8, style))
     for target in plan.targets():
         columns.append(Column(f"Headroom {words.SHORT[target.metric]} [%]",
                               live(plan, f"headroom_{target.metric}", _headroom(target.metric)), 10,
@@ -90,12 +90,21 @@ def live(plan: Plan, name: str, of: Any = None) -> Any:
     return found
 
 
+def at_target(plan: Plan, metric: str, width: float, style: str) -> Column:
+    """A latency at the percentile of its target."""
+    title = level_label(plan, metric)
+    return Column(title.value, live(plan, metric, lambda o: plan.latency_ms(o, metric)), width,
+                  style, title)
+
+
+def level_label(plan: Plan, metric: str) -> X:
+    """``TTFT p90 [ms]`` with the percentile of the inputs."""
+    short, level = words.SHORT[metric], plan.percentile(metric)
+    return X(f'"{short} p"&in_{metric}_percentile&" [ms]"', f"{short} p{level:g} [ms]")
+
+
 def _bound(phase: str) -> Any:
     return lambda option: (option.get("bound") or {}).get(phase)
-
-
-def _at_target(plan: Plan, metric: str) -> Any:
-    return lambda option: plan.latency_ms(option, metric)
 
 
 def _headroom(metric: str) -> Any:

@@ -25,8 +25,8 @@ from planner.workbook.layout import (
 )
 from planner.workbook.live.checks import Checked
 from planner.workbook.live.expr import X
-from planner.workbook.options import live
-from planner.workbook.plan import METRICS, Plan, Row
+from planner.workbook.options import at_target, level_label, live
+from planner.workbook.plan import Plan, Row
 from planner.workbook.styles import BAD_FILL, BAD_TEXT
 
 NAME = "Summary"
@@ -177,12 +177,6 @@ def _fleet_tiles(plan: Plan, best: Row) -> list[Tile]:
              "out_usd_per_million_tokens")]
 
 
-def _level_label(plan: Plan, metric: str) -> Any:
-    """``TTFT p90 [ms]`` with the percentile of the inputs."""
-    short, level = words.SHORT[metric], plan.percentile(metric)
-    return X(f'"{short} p"&in_{metric}_percentile&" [ms]"', f"{short} p{level:g} [ms]")
-
-
 def _service_tiles(plan: Plan, best: Row) -> list[Tile]:
     found = best.get("confidence") or {}
     low, high = number(found.get("gpus_low")), number(found.get("gpus_high"))
@@ -191,9 +185,9 @@ def _service_tiles(plan: Plan, best: Row) -> list[Tile]:
     def figure(name: str, of: Any) -> Any:
         return live(plan, name, of)(best)
 
-    return [(_level_label(plan, "ttft"), figure("ttft", lambda o: plan.latency_ms(o, "ttft")),
+    return [(level_label(plan, "ttft"), figure("ttft", lambda o: plan.latency_ms(o, "ttft")),
              "count", "out_ttft_ms"),
-            (_level_label(plan, "tpot"), figure("tpot", lambda o: plan.latency_ms(o, "tpot")),
+            (level_label(plan, "tpot"), figure("tpot", lambda o: plan.latency_ms(o, "tpot")),
              "one", "out_tpot_ms"),
             ("Power of the GPUs [kW]", figure("power_kw", key("power_kw")), "one", ""),
             ("Tightest headroom", figure("tightest", tightest), "percent", ""),
@@ -212,7 +206,6 @@ def tightest(option: Row) -> float | None:
 
 def option_columns(plan: Plan) -> list[Column]:
     """Columns of the options side by side."""
-    ttft, tpot = (f"{words.SHORT[m]} p{plan.percentile(m):g} [ms]" for m in METRICS[:2])
     return [Column("Rank", key("rank"), WIDTHS[0], "rank"),
             Column("Set-up", lambda o: words.setup(o.get("setup")), WIDTHS[1], "text"),
             Column("GPU", lambda o: words.gpus(plan, o), WIDTHS[2], "text"),
@@ -220,9 +213,7 @@ def option_columns(plan: Plan) -> list[Column]:
             Column("GPUs", live(plan, "gpus"), WIDTHS[4]),
             Column("Nodes", live(plan, "nodes"), WIDTHS[5]),
             Column("Cost per hour [USD/h]", live(plan, "usd_per_hour"), WIDTHS[6], "two"),
-            Column(ttft, live(plan, "ttft", lambda o: plan.latency_ms(o, "ttft")), WIDTHS[7]),
-            Column(tpot, live(plan, "tpot", lambda o: plan.latency_ms(o, "tpot")), WIDTHS[8],
-                   "one"),
+            at_target(plan, "ttft", WIDTHS[7], "count"), at_target(plan, "tpot", WIDTHS[8], "one"),
             Column("Headroom", live(plan, "tightest", tightest), WIDTHS[9], "percent"),
             Column("Limited by", lambda o: words.limit(o.get("limited_by")), WIDTHS[10], "text")]
 

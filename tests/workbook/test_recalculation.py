@@ -41,6 +41,12 @@ OTHERS: dict[str, dict[str, Any]] = {
     "whole, two pools": {"setups": ["disaggregated"],
                          "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
                          "slo": {"ttft_ms": 2000, "e2e_ms": 9000, "percentile": 90}},
+    "packed passes": {"setups": ["disaggregated"],
+                      "limits": {"max_tensor_parallel": 1, "spare_replicas": 1,
+                                 "max_gpus": 5000},
+                      "slo": {"ttft_ms": 400, "tpot_ms": 40, "percentile": 90},
+                      "workload": {"requests_per_second": 300, "output_tokens": 200,
+                                   "prompt_tokens": {"mean": 450, "p95": 1200}}},
 }
 """Plans of other kinds than the examples: what they change of the usual request."""
 NAMES = [*(f.stem for f in sorted(EXAMPLES.glob("*.json")) if f.stem != "budget")] if WHOLE else [
@@ -126,6 +132,7 @@ EDITS: dict[str, Change] = {
     "output x2": lengths("output", 2.0),
     "hits": field("workload", "prefix_cache_hit_rate", 0.5),
     "ttft x0.7": target("ttft", 0.7), "ttft x2": target("ttft", 2.0),
+    "ttft x4": target("ttft", 4.0),
     "tpot x0.7": target("tpot", 0.7), "tpot x2": target("tpot", 2.0),
     "impossible": target("ttft", 0.001),
     "percentile": field("slo", "percentile", 99.0),
@@ -139,7 +146,7 @@ EDITS: dict[str, Change] = {
 QUICK = ("nothing", "rate x0.3", "rate x2.7", "prompt x1.3", "p95 2.2", "output x0.5", "hits",
          "ttft x0.7", "tpot x0.7", "impossible", "percentile", "utilisation", "spares", "price",
          "bursts")
-FEW = ("nothing", "rate x2.7", "prompt x1.3", "whole x0.8", "gap x0.8")
+FEW = ("nothing", "rate x2.7", "prompt x1.3", "whole x0.8", "gap x0.8", "ttft x4")
 CASES = [(n, e) for n in NAMES for e in EDITS if WHOLE or e in (QUICK if n == "chat" else FEW)]
 
 
@@ -201,13 +208,30 @@ def recalculated(folder: Path, files: dict[str, bytes]) -> dict[str, openpyxl.Wo
 
 def edited(data: bytes, values: dict[str, float]) -> bytes:
     """The workbook with numbers typed into named cells."""
-    book = openpyxl.load_workbook(io.BytesIO(data))
-    for name, value in values.items():
-        [(sheet, cell)] = list(book.defined_names[name].destinations)
-        book[sheet][cell.replace("$", "")].value = value
-    made = io.BytesIO()
-    book.save(made)
-    return made.getvalue()
+    target_ = io.BytesIO()
+    with (zipfile.ZipFile(io.BytesIO(data)) as source,
+          zipfile.ZipFile(target_, "w", zipfile.ZIP_DEFLATED) as made):
+        book = source.read("xl/workbook.xml").decode()
+        sheets = re.findall(r'<sheet name="([^"]+)"', book)
+        typed = {name: re.search(rf'<definedName name="{name}">(\w+)!([^<]+)<', book)
+                 for name in values}
+        for part in source.namelist():
+            text = source.read(part)
+            for name, found in typed.items():
+                assert found is not None, name
+                if part == f"xl/worksheets/sheet{sheets.index(found[1]) + 1}.xml":
+                    text = typed_in(text.decode(), found[2].replace("$", ""), values[name])
+            made.writestr(part, text)
+    return target_.getvalue()
+
+
+def typed_in(sheet: str, cell: str, value: float) -> bytes:
+    """The XML of a sheet with a number in a cell."""
+    head = re.search(rf'<c r="{cell}"( s="\d+")[^>]*>', sheet)
+    assert head is not None, cell
+    rest = sheet[head.end():]
+    after = rest if head[0].endswith("/>") else rest[rest.index("</c>") + 4:]
+    return (f'{sheet[:head.start()]}<c r="{cell}"{head[1]}><v>{value!r}</v></c>{after}').encode()
 
 
 Edited = dict[str, tuple[openpyxl.Workbook, dict[str, Any]]]
@@ -281,6 +305,10 @@ LONG = 'A "quoted" name, 🚀 and =1+1 ' + "x" * 171
 ODD: dict[str, Callable[[], PlanParts]] = {
     "one pool": lambda: parts(name=LONG[:200], setups=["colocated", "chunked"]),
     "two pools": lambda: parts(setups=["disaggregated"]),
+    "two pools, lists": lambda: parts(setups=["disaggregated"], workload={
+        "requests_per_second": 10, "prompt_tokens": [
+            {"tokens": 200, "share": 0.5}, {"tokens": 1800, "share": 0.5}], "output_tokens": [
+            {"tokens": 20, "share": 0.3}, {"tokens": 300, "share": 0.7}]}),
     "static": lambda: parts(setups=["static"], slo={"ttft_ms": 20000, "e2e_ms": 40000}),
     "static, lists": lambda: parts(
         setups=["static"], slo={"e2e_ms": 90000, "percentile": 99},

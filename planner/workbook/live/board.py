@@ -27,6 +27,11 @@ class Column:
     first, last : int
         Rows, from 1.
     value : ndarray
+    name : str
+        Of the range.
+    several : bool
+        Whether it is the first of several columns alike, which formulas reach from columns of
+        their own; ``value`` has the shape (columns, rows) then.
     """
 
     letter: str
@@ -34,17 +39,20 @@ class Column:
     last: int
     value: Any
     name: str = ""
+    several: bool = False
 
     @property
     def each(self) -> X:
         """The cell of the same row."""
-        return X(f"${self.letter}{{r}}", self.value)
+        return X(f"{'' if self.several else '$'}{self.letter}{{r}}", self.value)
 
     @property
     def all(self) -> X:
         """The whole column as a range."""
         if self.name:
             return X(self.name, self.value)
+        if self.several:
+            return X(f"{self.letter}${self.first}:{self.letter}${self.last}", self.value)
         return X(f"${self.letter}${self.first}:${self.letter}${self.last}", self.value)
 
     @property
@@ -138,18 +146,29 @@ class Board:
 
     def down(self, row: int, column: int, e: X, count: int, *style: str) -> Column:
         """Write a formula down a column; its rows are those of ``{r}``."""
-        made = self.page.styles.get(*style)
-        values = np.broadcast_to(np.asarray(e.value, dtype=float), (count,))
-        sheet, parts = self.page.sheet, e.text.replace("{p}", "\x01").split("{r}")
+        values = np.array(np.broadcast_to(np.asarray(e.value, dtype=float), (count,)))
+        self.area(row, column, e.text, values[None, :], *style)
+        return Column(letters(column), row + 1, row + count, values)
+
+    def across(self, row: int, column: int, e: X, count: int, *style: str) -> X:
+        """Write the formula of a first column in it and those after it; as one of these columns,
+        by which it may be referred to in turn."""
+        values = np.broadcast_to(np.asarray(e.value, dtype=float).reshape(-1, 1), (count, 1))
+        self.area(row, column, e.text, values, *style)
+        return X(f"{letters(column)}${row + 1}", values)
+
+    def area(self, row: int, column: int, text: str, values: Any, *style: str) -> None:
+        """Write the formula of a first cell (``{r}`` and ``{p}`` as in :meth:`down`) in an area.
+
+        Parameters
+        ----------
+        values : ndarray, shape (columns, rows)
+        """
+        sheet = self.page.sheet
         sheet.reach(row, column)
-        sheet.reach(row + count - 1, column)
-        above = "\x01" in e.text or "{p}" in e.text
-        for i, value in enumerate(values.tolist()):
-            text = str(row + i + 1).join(parts)
-            if above:
-                text = text.replace("\x01", str(row + i))
-            sheet.add_formula(row + i, column, text, made, value)
-        return Column(letters(column), row + 1, row + count, np.array(values))
+        sheet.reach(row + values.shape[1] - 1, column + values.shape[0] - 1)
+        text = text.replace("{p}", str(row)).replace("{r}", str(row + 1))
+        sheet.add_area(row, column, text, self.page.styles.get(*style), values.tolist())
 
     def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
                     ) -> Column:

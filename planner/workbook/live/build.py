@@ -27,6 +27,8 @@ MOST_LIVE = 2
 SHEET = "Operating points {place}"
 LIVE_SETUPS = ("colocated", "chunked", "disaggregated")
 OPTION_WIDTHS = (40, 14, 13, 13, 12, 12, 12, 12)
+LAST_COLUMN = 600
+"""Of those that a search may take."""
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +156,7 @@ class Builder:
         set_up(board.page, plan.name, name)
         board.page.sheet.set_portrait()
         board.page.widths(OPTION_WIDTHS)
-        board.page.sheet.set_column(len(OPTION_WIDTHS), 80, 14)
+        board.page.sheet.set_column(len(OPTION_WIDTHS), LAST_COLUMN, 14)
         board.page.sheet.freeze_panes(1, 1)
         board.page.write(0, 0, f"{'Recommended' if source.place == 1 else 'Runner-up'}: "
                          f"{words.setup(option.get('setup'))} on {words.gpus(plan, option)}, "

@@ -13,11 +13,14 @@ from planner.workbook.live.expr import X, both, is_number, total, when, words, x
 from planner.workbook.live.fleet import FleetCells
 from planner.workbook.live.inputs import InputCells, spread_fits
 from planner.workbook.plan import Plan
-from planner.workload import MAX_P95_OVER_MEAN
+from planner.workload import MAX_P95_OVER_MEAN, REFERENCE_TOKENS
 
 NAME = "Checks"
 WIDTHS = (54, 20, 20, 12, 68)
 GOOD, STALE = "OK", "OK, but engine results are stale"
+SHORT = "OK, but short answers miss the target of TPOT"
+"""A pool for short answers is sized as if they had :data:`REFERENCE_TOKENS`; theirs may take more
+(the ``warnings`` of an option)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,9 +61,12 @@ def write(board: Board, plan: Plan, inputs: InputCells, fleets: dict[int, FleetC
     page.write(board.row, 0, "Master check", "cell", "text", "bold")
     fails = X(f'{failed.text}&" of {len(passed)} checks fail"',
               f"{failed.value:g} of {len(passed)} checks fail")
-    verdict = board.put(board.row, 1, when(failed > 0.0, fails, when(
-        changed > 0.0, words(STALE), words(GOOD))), "cell", "label", "bold",
-        name="check_all")
+    good = when(changed > 0.0, words(STALE), words(GOOD))
+    if 1 in fleets and plan.target("tpot") is not None:
+        good = when(both(_over(plan, fleets[1]) > 0.0, inputs.output.mean < REFERENCE_TOKENS),
+                    words(SHORT), good)
+    verdict = board.put(board.row, 1, when(failed > 0.0, fails, good), "cell", "label", "bold",
+                        name="check_all")
     page.sheet.print_area(0, 0, board.row, len(WIDTHS) - 1)
     return Checked(verdict, changed)
 
@@ -107,7 +113,7 @@ def _checks(plan: Plan, inputs: InputCells, fleets: dict[int, FleetCells]) -> An
             yield (f"Recommended: load of the {pool.plan.role} pool", load, used,
                    when(load <= used * 1.005, 1.0, 0.0),
                    "peak rate over the highest rate that holds, at most the target utilisation")
-        yield from _targets(plan, found)
+        yield from _targets(plan, inputs, found)
         if found.hourly is not None and found.monthly is not None:
             request = found.parts["request"]
             per = (found.parts["input"] * inputs.prompt.mean
@@ -122,7 +128,16 @@ def _checks(plan: Plan, inputs: InputCells, fleets: dict[int, FleetCells]) -> An
                        <= 0.01, 1.0, 0.0), "the month is the hour times the hours")
 
 
-def _targets(plan: Plan, found: FleetCells) -> Any:
+def _over(plan: Plan, found: FleetCells) -> X:
+    """Whether the time per token at its percentile is above its target, where it has one."""
+    target = plan.target("tpot")
+    assert target is not None
+    limit = X("in_tpot_ms", target.limit_ms)
+    return when(is_number(limit), when(
+        1000.0 * found.option.seen.tpot[1] > limit * 1.001, 1.0, 0.0), 0.0)
+
+
+def _targets(plan: Plan, inputs: InputCells, found: FleetCells) -> Any:
     """Each target against what the sheet of the option finds at the peak."""
     seen = found.option.seen
     names = {"ttft": ("first token", seen.ttft[1]), "tpot": ("time per token", seen.tpot[1]),
@@ -132,9 +147,13 @@ def _targets(plan: Plan, found: FleetCells) -> Any:
         if value is None:
             continue
         limit = X(f"in_{target.metric}_ms", target.limit_ms)
+        within, note = 1000.0 * value <= limit * 1.001, "within the target"
+        if target.metric == "tpot":
+            within = within + (inputs.output.mean < REFERENCE_TOKENS)
+            note += (f"; not asked of answers of fewer than {REFERENCE_TOKENS:g} tokens, which are "
+                     "sized as if they had those")
         yield (f"Recommended: {label} at its percentile [ms]", 1000.0 * value, limit,
-               when(is_number(limit), when(1000.0 * value <= limit * 1.001, 1.0, 0.0), 1.0),
-               "within the target")
+               when(is_number(limit), when(within > 0.0, 1.0, 0.0), 1.0), note)
 
 
 def _inputs(board: Board, inputs: InputCells) -> X:

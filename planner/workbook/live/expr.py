@@ -27,7 +27,8 @@ class X:
     text : str
         Without the leading ``=``.
     value : float or ndarray
-        One value a row where the text speaks of a row or a range.
+        One value a row where the text speaks of a row or a range; of shape (columns, rows), or
+        (columns, 1), where it is the formula of several columns at once.
     binds : int
         How tightly the outermost operator binds.
     """
@@ -99,8 +100,9 @@ def _divided(a: Any, b: Any) -> Any:
     if b.__class__ is float:
         if not b:
             return a * 0.0
-        if a.__class__ is float:
-            return a / b
+        return a / b
+    if b.all():
+        return a / b
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.asarray(np.divide(a, b))
     return np.where(np.isfinite(found), found, 0.0)
@@ -224,19 +226,26 @@ def is_number(a: X) -> X:
     return _call("ISNUMBER", float(not isinstance(a.value, str) and a.value is not None), a)
 
 
+def _over_rows(how: Any, value: Any) -> Any:
+    """A function of all rows: one number, or one a column."""
+    if value.__class__ is np.ndarray and value.ndim == 2:
+        return how(value, axis=1, keepdims=True)
+    return float(how(value))
+
+
 def total(a: X) -> X:
     """Sum over the rows of an expression of ranges."""
-    return _call("SUMPRODUCT", float(np.sum(a.value)), a)
+    return _call("SUMPRODUCT", _over_rows(np.sum, a.value), a)
 
 
 def highest(a: X) -> X:
     """Largest row of an expression of ranges."""
-    return X(f"SUMPRODUCT(MAX({a.text}))", float(np.max(a.value)))
+    return X(f"SUMPRODUCT(MAX({a.text}))", _over_rows(np.max, a.value))
 
 
 def lowest(a: X) -> X:
     """Smallest row of an expression of ranges."""
-    return X(f"SUMPRODUCT(MIN({a.text}))", float(np.min(a.value)))
+    return X(f"SUMPRODUCT(MIN({a.text}))", _over_rows(np.min, a.value))
 
 
 def normal(a: X) -> X:
@@ -258,8 +267,10 @@ def gamma(t: X, shape: X, scale: X) -> X:
 def pick(column: X, place: X) -> X:
     """A row of a range, counted from 1."""
     values = np.asarray(column.value)
-    index = int(np.clip(place.value, 1, len(values))) - 1
-    return X(f"INDEX({column.text},{place.text})", values[index])
+    text = f"INDEX({column.text},{place.text})"
+    if place.value.__class__ is np.ndarray:
+        return X(text, values[np.clip(place.value, 1, len(values)).astype(int) - 1])
+    return X(text, values[min(max(int(place.value), 1), len(values)) - 1])
 
 
 def place_below(value: X, column: X) -> X:

@@ -26,8 +26,8 @@ from planner.workload import _EDGES, Z95, Lengths
 
 EDGES = _EDGES
 BINS = len(EDGES) - 1
-LISTED = 24
-"""First column of a list of lengths as it was given."""
+LISTED, LISTED_COLUMNS = 24, 4
+"""First column of the lists of lengths as they were given, and how many they take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

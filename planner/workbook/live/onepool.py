@@ -8,6 +8,7 @@ they belong to (prompts, batch limits, batch sizes), its scalars below.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from xlsxwriter.utility import xl_col_to_name
 
 from planner.requests import Layout
 from planner.setups.base import cap_sequence
+from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
@@ -26,13 +28,15 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
-from planner.workbook.live.lengths import LengthRows
+from planner.workbook.live.lengths import LISTED, LISTED_COLUMNS, LengthRows
 from planner.workbook.live.step import StepSheet, kept_entries, prefill_pairs
 from planner.workload import REFERENCE_TOKENS
 
-STEPS = 16
-"""Bisections of the highest rate: 12 octaves to 1.3e-4."""
-OCTAVES = 12
+STEPS = 12
+"""Tries of the highest rate: to 0.1 % where it is in the first octaves below the ceiling, else to
+0.3 %; the whole numbers of replicas beside it are asked exactly."""
+OCTAVES, FIRST_OCTAVES = 12, 3
+"""Octaves below the ceiling in which it is sought, and of the first try."""
 HALVINGS = 20
 """Bisections of a percentile."""
 FAR = 30
@@ -119,12 +123,14 @@ def rank_wait(put: Any, layout: Layout, rate: X, first: X, second: X, third: X, 
                 put("Wait with them, mean of squares [s²]", wait.second * square(longer))), rho
 
 
-def bins(top: int, fine: bool = False) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def bins(top: int, held: float, fine: bool = False
+         ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Upper ends and widths of the rows of batch sizes: single ones, then some of the spread.
 
     A row is not wider than 0.75 of the square root of its batch size: the number of running
     sequences spreads by at least the square root of its mean. Where nothing but the batch size
-    moves TPOT (``fine``), rows are single to 64 and half as wide beyond.
+    moves TPOT (``fine``), rows are single to 64 and half as wide beyond. Beyond twice what the
+    memory held when the workbook was written (``held``) they are twice as wide.
     """
     share, single = (0.36, 64) if fine else (0.75, 0)
     ends, widths = [], []
@@ -133,6 +139,7 @@ def bins(top: int, fine: bool = False) -> tuple[np.ndarray[Any, Any], np.ndarray
     for cap in (*caps, *((top,) if caps[-1] != top else ())):
         octave = 2 ** int(math.log2(max(cap - 1, 1)))
         width = max(1, 2 ** int(math.log2(max(share * math.sqrt(octave), 1.0))))
+        width = width * 2 if octave > 2.0 * held else width
         if cap <= single:
             width = 1
         while n < cap:
@@ -156,6 +163,8 @@ class Tables:
     budget: int | None = None
     new: Column = field(init=False)
     prefill: Column = field(init=False)
+    pairs: list[X] = field(init=False)
+    kept: list[X] = field(init=False)
     lag: Column = field(init=False)
     first: Column = field(init=False)
     cap: Column = field(init=False)
@@ -174,16 +183,18 @@ class Tables:
 
     # -- prompts --------------------------------------------------------------------------------
 
-    def prompts(self, batch: float = 1.0, free: int = 8) -> None:
+    def prompts(self) -> None:
         """Prefill of each row of the prompt lengths, beside them."""
-        s, self.free = self.step, free
+        s = self.step
         self.new = self.beside("New [tokens]", most(self.prompt.tokens.each * (1.0 - self.hit),
                                                      1.0), "one")
         cached = self.beside("Cached [tokens]", self.prompt.tokens.each - self.new.each, "one")
-        rows = self.new.each if batch == 1 else self.new.each * batch
-        filled = self.beside("Filled rows", s.filled(rows), "one")
-        self.prefill = self.beside("Prefill [s]", self._prefill(
-            rows, self.new.each, cached, filled, batch), "six")
+        filled = self.beside("Filled rows", s.filled(self.new.each), "one")
+        self.pairs = [self.beside("Query-entry pairs", prefill_pairs(
+            one.stream, self.new.each, cached.each), "count").each for one in s.streams]
+        self.kept = [kept_entries(one.stream, cached.each) for one in s.streams]
+        self.prefill = self.beside("Prefill [s]", self._pass_s(
+            self.new.each, filled, None, lambda label, e: self.beside(label, e, "three")), "six")
         engine = s.hardware.engine
         alone = self.alone()
         self.lag = self.beside(
@@ -211,28 +222,45 @@ class Tables:
         self.free += 1
         return made
 
-    def _prefill(self, rows: X, each: X, cached: Column, filled: Column, batch: float) -> X:
-        s = self.step
-        seconds = s.weights_time(filled.each, s.filled(x(batch)))
+    def packed(self, prompts: X) -> Column:
+        """Seconds of a pass of several prompts, several columns at once beside the prompts (and
+        beside the lists of lengths, where there are any)."""
+        self.free = max(self.free, LISTED + LISTED_COLUMNS)
+        rows = self.new.each * prompts
+        filled = self.aside("Filled rows of a pass", self.step.filled(rows))
+        return self.aside("Pass [s]", self._pass_s(rows, filled, prompts, self.aside))
+
+    def aside(self, label: str, e: X) -> Column:
+        """The next several columns at once beside the prompts."""
+        made = self.packs(self.free, label, e)
+        self.free += len(made.value)
+        return made
+
+    def packs(self, column: int, label: str, e: X) -> Column:
+        """Several columns at once over the prompts."""
+        b, row, count = self.board, self.prompt.tokens.first - 1, len(self.prompt.tokens.value)
+        b.page.write(row - 1, column, label, "count", "header")
+        values = np.array(np.broadcast_to(e.value, (len(e.value), count)))
+        b.area(row, column, e.text, values, "cell", "six")
+        return Column(letters(column), row + 1, row + count, values, several=True)
+
+    def _pass_s(self, rows: X, filled: Column, prompts: X | None, put: Callable[[str, X], Column]
+                ) -> X:
+        """Time [s] of the prefill of a prompt, or of several alike in one pass."""
+        s, count = self.step, x(1.0) if prompts is None else prompts
+        seconds = s.weights_time(filled.each, s.filled(count))
         for one in s.experts:
             hit, per = s.expert_seconds(one, rows)
-            hit_c = self.beside("Experts touched", hit, "three")
-            per_c = self.beside("Rows of each", X(per.text.replace(hit.text, hit_c.each.text),
-                                                   per.value), "one")
+            hit_c = put("Experts touched", hit)
+            per_c = put("Rows of each", X(per.text.replace(hit.text, hit_c.each.text), per.value))
             seconds = seconds + s.expert_time(one, rows, hit_c.each, per_c.each)
-        pairs, kept = [], []
-        for one_stream in s.streams:
-            pairs.append(self.beside("Query-entry pairs", prefill_pairs(
-                one_stream.stream, each, cached.each), "count").each)
-            kept.append(kept_entries(one_stream.stream, cached.each))
         if s.streams:
-            prompts = None if batch == 1 else x(batch)
-            seconds = seconds + s.prefill_attention(pairs, kept, each, prompts)
+            seconds = seconds + s.prefill_attention(self.pairs, self.kept, self.new.each, prompts)
         if s.state_token is not None and s.state_prompt is not None:
-            seconds = seconds + most(s.state_token * rows, s.state_prompt * batch)
+            seconds = seconds + most(s.state_token * rows, s.state_prompt * count)
         if s.comm.text != "0":
             seconds = seconds + s.comm * rows
-        return seconds + s.sequence * batch + s.fixed
+        return seconds + s.sequence * count + s.fixed
 
     # -- batch sizes ----------------------------------------------------------------------------
 
@@ -240,7 +268,7 @@ class Tables:
         """Batch limits and batch sizes with their step times."""
         b = self.board
         self.top = top
-        ends, widths = bins(top, fine=scale is not None)
+        ends, widths = bins(top, float(self.step.memory_cap.value), fine=scale is not None)
         caps = np.array(cap_sequence(top), dtype=float)
         b.heading("Batch limits", "The limits that the planner tries.")
         b.columns(["Batch limit"])

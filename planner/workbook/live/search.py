@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
@@ -34,6 +34,18 @@ from planner.workbook.live.expr import (
     whole,
     x,
 )
+from planner.workbook.live.laws import (
+    FAR_OUT,
+    SIDE,
+    TINY_S2,
+    Beside,
+    Law,
+    Pace,
+    Single,
+    Write,
+    law_of,
+    share_within,
+)
 from planner.workbook.live.onepool import (
     FAR,
     NEVER_S,
@@ -44,18 +56,10 @@ from planner.workbook.live.onepool import (
 )
 from planner.workload import REFERENCE_TOKENS
 
-SIDE = 24
-"""Columns from those of a rate to its second and third ones."""
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
 LEAST_WEIGHT = 1e-300
 """A sum of weights that is 0 where a rate is far beyond what a limit carries."""
-TINY_S2 = 1e-18
-"""[s^2] added to a variance that may be 0."""
-BESIDE = 24
-"""Columns from one of the search to the next block of columns that belong to it."""
-FAR_OUT = 50.0
-"""Means and scales of a gamma beyond which nothing is left."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,10 +70,19 @@ class Asked:
     rate: X
     cv2: X
     cells: dict[str, X] = field(default_factory=dict)
-    laws: dict[str, tuple[Law, Law]] = field(default_factory=dict)
-    """Of the answers and of the reference answers, over batch ``sizes`` and ``limits``."""
-    law_of: list[Callable[[X, X, X], Law]] = field(default_factory=list)
-    """Further laws from the mean of gaps, of 1 over them and of the square of that."""
+    law: Law | None = None
+    """Of the answers, over the batch sizes."""
+    write: Beside | None = None
+    """Writes further columns beside the batch sizes."""
+    pace: Pace | None = None
+    """Of the batch sizes."""
+    last: Pace | None = None
+    """At the batch limit."""
+    last_law: Law | None = None
+    """Of the answers at the batch limit."""
+    good: tuple[Column, ...] = ()
+    """Shares within the target of TPOT: the answers over sizes and limits, then the reference
+    answers."""
     wait: Wait | None = None
     own_wait: X | None = None
     """Mean wait [s] for the prefill alone (prefill pools)."""
@@ -79,27 +92,6 @@ class Asked:
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
     latency: X = field(default_factory=lambda: x(0.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Law:
-    """TPOT of single requests (``queueing.TokenTimes``), row by row of a table.
-
-    Attributes
-    ----------
-    none, mean, swing : Column
-        Share that meets no prompt; mean [s] and variance [s²] of what the others meet.
-    good : Column
-        Share within the target.
-    most : Column or None
-        [s] most that prompts add, where a budget bounds each step.
-    """
-
-    none: Column
-    mean: Column
-    swing: Column
-    good: Column
-    most: Column | None = None
 
 
 class Scalars:
@@ -114,18 +106,39 @@ class Scalars:
 
 
 class Rows:
-    """Rows of labelled scalars to the right of the tables."""
+    """Rows of labelled scalars to the right of the tables.
 
-    def __init__(self, tables: Tables, top: int, far: int = FAR) -> None:
-        self.board, self.top, self.far = tables.board, top, far
+    Parameters
+    ----------
+    far : int
+        Column of the labels.
+    several : int
+        Columns that each rate takes, one beside the other.
+    """
+
+    def __init__(self, tables: Tables, top: int, far: int = FAR, several: int = 1) -> None:
+        self.board, self.top, self.far, self.several = tables.board, top, far, several
         self.known: dict[str, int] = {}
 
+    def column(self, place: int) -> int:
+        """First column of a rate, counted from 1."""
+        return self.far + 1 + (place - 1) * self.several
+
     def board_put(self, label: str, column: int, e: X) -> X:
-        """Write one cell."""
+        """Write one cell, or all of a rate where the formula is that of several columns."""
         if label not in self.known:
             self.known[label] = self.top + len(self.known)
             self.board.page.write(self.known[label], self.far, label, "short")
+        if np.ndim(e.value) == 2:
+            return self.board.across(self.known[label], column, e, self.several, "general")
         return self.board.put(self.known[label], column, e, "general")
+
+
+def single(put: Callable[[str, X], X], suffix: str) -> Write:
+    """Writes single cells, their labels with an ending."""
+    def write(label: str, e: X) -> Single:
+        return Single(put(label + suffix, e))
+    return write
 
 
 def pick_each(column: Column | X, place: Column) -> X:
@@ -167,6 +180,7 @@ class Chain:
                  slow: bool = False, wire: X | None = None) -> None:
         self.tables, self.targets, self.kind, self.rows = tables, targets, kind, rows
         self.slow_targets, self.wire = slow, wire
+        self.titled: set[tuple[int, str]] = set()
         self.logs: Column | None = None
         self.middles: Column | None = None
         self._prepare()
@@ -215,7 +229,29 @@ class Chain:
                                             - (t.width.each - 1.0) / 2.0 * each, "six"),
                                    f"mid_{t.tag}")
             self.limit_logs = put("Sum of ln(step / n)", pick_each(ends, self.place), "six")
+        else:
+            self._bounds(put)
         self.below = (t.end.value[None, :] <= caps.value[:, None]) * 1.0
+
+    def _bounds(self, put: Callable[[str, X, str], Column]) -> None:
+        """Beside batch sizes and limits: spread of what a prompt takes, and the most it adds."""
+        t, m = self.tables, self.tables.moments
+        assert t.budget is not None
+
+        def own(per: X) -> X:
+            return most(m["new2"] * square(per) + 2.0 * m["further_1"] * per + m["further_2"]
+                        - square(m["new"] * per), 0.0)
+
+        def added(per: X, n: X) -> X:
+            return per * most(float(t.budget or 0) - n, 1.0)
+
+        per, cap = t.extra["per_token"].each, t.extra["cap_per_token"].each
+        for name, label, sizes, limits in (
+                ("own", "Variance of a prompt [s²]", own(per), own(cap)),
+                ("most", "Added to a token, most [s]", added(per, t.n.each),
+                 added(cap, t.cap.each))):
+            t.extra[name] = t._sized(label, sizes, "science")
+            t.extra[f"cap_{name}"] = put(label, limits, "science")
 
     def _per_request(self) -> X:
         """Seconds of a replica that a request's prefill takes from the decodes."""
@@ -236,7 +272,7 @@ class Chain:
         c["peak"] = put("Peakedness", most(1.0 + (one.cv2 - 1.0) / 2.0, 1.0))
         self._open(put, one)
         if self.kind != "decode":
-            self._laws(put, one)
+            self._laws(put, one, limit is None)
         c["limit"] = put("Batch limit", most(limit, 1.0) if limit is not None
                          else self._limit(put, one))
         self._at_limit(put, one)
@@ -301,9 +337,9 @@ class Chain:
         """Share of time that prompts leave; rows where it is negative are never counted."""
         return absolute(1.0 - one.cells["demand"] * per_token)
 
-    def _laws(self, put: Scalars, one: Asked) -> None:
-        """Columns of the TPOT of single requests, over batch sizes and batch limits: of the
-        answers, and of the reference answers that size a pool too."""
+    def _laws(self, put: Scalars, one: Asked, sizing: bool) -> None:
+        """Columns of the TPOT of single requests over batch sizes; where a limit is sought, over
+        the limits and of the reference answers too."""
         t, c, m = self.tables, one.cells, self.tables.moments
         c["ahead"] = put("Of a burst, ahead", most(one.cv2 - 1.0, 0.0) / 2.0)
         c["stop"] = put("Prompts that stop a sequence [1/s]", one.rate * (
@@ -326,105 +362,67 @@ class Chain:
             scaled, inside = c["logs"] + t.end.all * c["shorter"], x(1.0)
         c["top_reference"] = put("Highest log weight, reference answers", most(highest(
             inside * scaled), 0.0))
-        for where, n, step in (("sizes", t.n, t.seconds), ("limits", t.cap, t.cap_step)):
-            sizes = where == "sizes"
-            per = closed = None
-            if self.kind == "chunked":
-                per = t.extra["per_token" if sizes else "cap_per_token"]
-                closed = t.extra["closed" if sizes else "cap_closed"]
-            one.laws[where] = self._law_pair(one, n, step, per, closed,
-                                             t.variance if sizes else None)
+        if self.kind == "colocated":
+            c["own"] = put("Variance of a prefill [s²]", most(m["s2"] - square(m["s1"]), 0.0))
+            c["cost"] = put("Prefill over the time left to decodes [s]", m["s1"] / c["slow"])
+            c["until"] = put("Wait with the prefill [s]", c["behind"] + m["s1"])
+        one.write = Beside(t.board, t.n, one.column, self.titled)
+        one.pace = self._pace(one, one.write, "sizes")
+        one.law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), self._gaps("own"))
+        if sizing:
+            self._good(one, one.write, one.pace, one.law)
+
+    def _good(self, one: Asked, write: Beside, pace: Pace, own: Law) -> None:
+        """Columns of the shares within the target of TPOT, over batch sizes and batch limits."""
+        t, limit = self.tables, self.targets.tpot
+        beside = Beside(t.board, t.cap, one.column, self.titled)
+        last = self._pace(one, beside, "limits")
+        found = []
+        for tag, text in (("own", ""), ("reference", ", reference answers")):
+            for writer, at, bound, variance in ((write, pace, "most", t.variance.each),
+                                                (beside, last, "cap_most", None)):
+                law = own if writer is write and tag == "own" else law_of(
+                    writer, one.cells, one.cv2, at, t.extra.get(bound), self._gaps(tag), text)
+                made = writer(f"Within the target{text}", share_within(
+                    limit, at.step, law, variance, "each"))
+                assert isinstance(made, Column)
+                found.append(made)
+        one.good = tuple(found)
+
+    def _gaps(self, tag: str) -> tuple[X, X, X]:
+        """Means over the gaps of the answers, or of the reference answers."""
+        m = self.tables.moments
+        return m[f"gaps_{tag}"], m[f"inverse1_{tag}"], m[f"inverse2_{tag}"]
+
+    def _pace(self, one: Asked, write: Write, where: str) -> Pace:
+        """What the laws over the ``sizes``, the ``limits`` or at the ``last`` batch are made of."""
+        t, c, m = self.tables, one.cells, self.tables.moments
+        columns = {"sizes": t.seconds, "limits": t.cap_step}
+        step = columns[where].each if where in columns else c["last_step"]
+        if self.kind == "colocated":
+            return Pace(step, c["slow"], m["s1"], c["own"], c["behind"], c["until"], c["cost"])
+
+        def get(name: str) -> X:
+            if where == "last":
+                return c[f"last_{name}"]
+            return t.extra[name if where == "sizes" else f"cap_{name}"].each
+
+        per, closed, ranks = get("per_token"), get("closed"), float(
+            t.step.deployment.layout.data)
+        others = (m["new2"] * square(closed) + 2.0 * m["further_1"] * closed + m["further_2"])
+        wait = write("Wait for the prefill [s]", (
+            one.rate * others / 2.0 + c["ahead"] * m["new"] * closed) / (
+            ranks * absolute(1.0 - c["demand"] * closed / ranks))).each
+        left, mean = self.left(one, per), m["new"] * per
+        cost = write("Prompt over the time left [s]", mean / left).each
+        return Pace(step, left, mean, get("own"), wait, wait + m["new"] * closed + step, cost,
+                    get("most"))
 
     @property
     def middle_logs(self) -> X:
         """Sums of ln(step / n) in the middle of the rows."""
         assert self.middles is not None
         return self.middles.all
-
-    def _law_pair(self, one: Asked, n: Column, step: Column, per: Column | None,
-                  closed: Column | None, variance: Column | None) -> tuple[Law, Law]:
-        """The law of the answers and of the reference answers over the rows of one table."""
-        t, c, m = self.tables, one.cells, self.tables.moments
-        block = 2
-
-        def down(e: X) -> Column:
-            nonlocal block
-            made = t.board.down(n.first - 1, one.column + BESIDE * block, e, len(n.value),
-                                "general")
-            block += 1
-            return made
-
-        if per is None or closed is None:
-            left, mean, square_ = c["slow"], m["s1"], m["s2"]
-            wait, before = c["behind"], c["behind"] + m["s1"]
-        else:
-            ranks = float(t.step.deployment.layout.data)
-            left, mean = self.left(one, per.each), m["new"] * per.each
-            square_ = (m["new2"] * square(per.each) + 2.0 * m["further_1"] * per.each
-                       + m["further_2"])
-            others = (m["new2"] * square(closed.each) + 2.0 * m["further_1"] * closed.each
-                      + m["further_2"])
-            wait = down((one.rate * others / 2.0 + c["ahead"] * m["new"] * closed.each) / (
-                float(ranks) * absolute(1.0 - c["demand"] * closed.each / float(ranks)))).each
-            before = wait + m["new"] * closed.each + step.each
-        limit = None
-        if per is not None:
-            assert t.budget is not None
-            limit = down(per.each * most(float(t.budget) - n.each, 1.0))
-        cost = down(mean / left).each
-        own = down(most(square_ - square(mean), 0.0)).each
-
-        def law_of(gaps: X, first: X, second: X) -> Law:
-            rate, after, s = c["stop"], c["after"], step.each
-            none = down(exp(0.0 - rate / (1.0 + c["ahead"]) * (before + s * gaps))
-                        / (1.0 + after))
-            come = (rate * (before * first + s) + after * first) * cost
-            come = come if limit is None else least(come, limit.each)
-            met = most(1.0 - none.each, 1e-12)
-            added = down(most(come / met, 1e-15))
-            count = before * second + s * first
-            whole_ = (square(rate) * (square(before) * second + 2.0 * before * s * first
-                                      + square(s))
-                      + 2.0 * rate * after * count + square(after) * second)
-            cycles = rate * count * (own + most(one.cv2, 1.0) * square(mean)) / left ** 3
-            swing = (square(rate * wait * cost) + after * (own / square(left) + (1.0 + after)
-                                                           * square(cost))) * second
-            variance_ = down(most((cycles + swing + whole_ * square(cost)) / met
-                                  - square(added.each), 1e-3 * square(added.each)))
-            return Law(none, added, variance_, none, limit)
-
-        laws = []
-        for tag in ("own", "reference"):
-            law = law_of(*(m[f"{k}_{tag}"] for k in ("gaps", "inverse1", "inverse2")))
-            good = down(self._within(self.targets.tpot, step.each, law, None if variance is None
-                                     else variance.each, "each"))
-            laws.append(replace(law, good=good))
-        one.law_of.append(law_of)
-        return laws[0], laws[1]
-
-    def whole_laws(self, put: Scalars, one: Asked, tokens: X, label: str) -> tuple[Law, Law]:
-        """The law of answers of so many tokens, over batch sizes and batch limits."""
-        gaps = put(f"Gaps, {label}", most(tokens - 1.0, 1.0))
-        sizes, limits = (law_of(gaps, 1.0 / gaps, 1.0 / square(gaps)) for law_of in one.law_of)
-        return sizes, limits
-
-    def _within(self, limit: X, step: X, law: Law, variance: X | None, form: str) -> X:
-        """Share of the requests with a TPOT of at most ``limit``: of a row, or as ranges."""
-        parts: list[X] = [getattr(col, form) for col in (law.none, law.mean, law.swing)]
-        none, mean, swing = parts
-        spread = x(TINY_S2) if variance is None else variance + TINY_S2
-        over = limit - step
-        if form == "each":
-            over = least(most(over, 0.0), FAR_OUT * (mean + swing / mean))
-        else:
-            over = over * (over > 0.0)
-        late = gamma(over, square(mean) / swing, swing / mean)
-        share = none * normal((limit - step) / sqrt(spread)) + (1.0 - none) * late
-        if law.most is None:
-            return share
-        bound: X = getattr(law.most, form)
-        past = limit - step >= bound
-        return when(past, 1.0, share) if form == "each" else past + (1.0 - past) * share
 
     def _limit(self, put: Scalars, one: Asked) -> X:
         """Largest batch limit that keeps up and holds TPOT (and gaps, where they are TPOT)."""
@@ -435,12 +433,12 @@ class Chain:
             surplus = self._steps_within(one, tail, targets.tpot, targets.tpot_level)
         else:
             level = targets.tpot_level - BARELY
-            [own, short], [own_last, short_last] = one.laws["sizes"], one.laws["limits"]
+            own, own_last, short, short_last = one.good
             surplus = self._surplus(one, self._limit_weight(one, True), mine,
-                                    ratio * exp(one.cells["shorter"]), short.good.all,
-                                    short_last.good.each, level, True)
+                                    ratio * exp(one.cells["shorter"]), short.all,
+                                    short_last.each, level, True)
             surplus = least(surplus, when(t.output.mean > REFERENCE_TOKENS, self._surplus(
-                one, weight, mine, ratio, own.good.all, own_last.good.each, level), surplus))
+                one, weight, mine, ratio, own.all, own_last.each, level), surplus))
         allowed = 1.0 * (self._held(one.column, open_e, surplus).all >= 0.0)
         if self.slow_targets:
             allowed = allowed * self.asked.all
@@ -738,31 +736,26 @@ class Chain:
         t = self.tables
         if self.kind == "decode":
             return normal((time - t.seconds.all) / sqrt(t.variance.all + TINY_S2))
-        return self._within(time, t.seconds.all, law or one.laws["sizes"][0], t.variance.all,
-                            "all")
+        law = law or one.law
+        assert law is not None
+        return share_within(time, t.seconds.all, law, t.variance.all, "all")
 
-    def last_good(self, one: Asked, time: X, last: dict[str, X] | None = None) -> X:
+    def last_good(self, one: Asked, time: X, last: Law | None = None) -> X:
         """The same of those that wait at the limit."""
         c = one.cells
-        over = (time - c["last_step"]) / sqrt(x(TINY_S2))
         if self.kind == "decode":
-            return normal(over)
-        at = last or {name: c[f"last_{name}"] for name in ("none", "mean", "swing")}
-        late = gamma(least(most(time - c["last_step"], 0.0), FAR_OUT * (
-            at["mean"] + at["swing"] / at["mean"])), square(at["mean"]) / at["swing"],
-            at["swing"] / at["mean"])
-        share = at["none"] * normal(over) + (1.0 - at["none"]) * late
-        if "last_most" not in c:
-            return share
-        return when(time - c["last_step"] >= c["last_most"], 1.0, share)
+            return normal((time - c["last_step"]) / sqrt(x(TINY_S2)))
+        law = last or one.last_law
+        assert law is not None
+        return share_within(time, c["last_step"], law, None, "each")
 
-    def at_last(self, put: Scalars, one: Asked, law: Law, label: str) -> dict[str, X]:
-        """A law of the batch limits at the limit of the column."""
-        place = place_below(one.cells["cap"], self.tables.cap.all)
-        return {name: put(f"{text} at the limit{label}", pick(column.all, place))
-                for name, text, column in (("none", "Meets no prompt", law.none),
-                                           ("mean", "Added, mean [s],", law.mean),
-                                           ("swing", "Added, variance [s²],", law.swing))}
+    def at_last(self, put: Callable[[str, X], X], one: Asked, gaps: tuple[X, X, X], label: str
+                ) -> Law:
+        """A law of those that wait at the limit of the column."""
+        assert one.last is not None
+        bound = None if one.last.most is None else Single(one.last.most)
+        return law_of(single(put, " at the limit"), one.cells, one.cv2, one.last, bound, gaps,
+                      label)
 
     def _last(self, put: Scalars, one: Asked, inside: X) -> None:
         """The law at the limit, and the mean over all states."""
@@ -774,35 +767,55 @@ class Chain:
             c["mean_tpot"] = put("TPOT, mean [s]", (
                 total(inside * t.seconds.all) + c["last"] * c["last_step"]) / c["tokens"])
             return
-        law, at = one.laws["sizes"][0], one.laws["limits"][0]
-        c.update({f"last_{name}": e for name, e in self.at_last(put, one, at, "").items()})
-        if at.most is not None:
-            c["last_most"] = put("Added at the limit, most [s]", pick(at.most.all, place))
-        added = (1.0 - law.none.all) * law.mean.all
-        c["mean_tpot"] = put("TPOT, mean [s]", (
-            total(inside * (t.seconds.all + added)) + c["last"] * (
-                c["last_step"] + (1.0 - c["last_none"]) * c["last_mean"])) / c["tokens"])
-        c["reach"] = put("TPOT that hardly any request exceeds [s]", c["last_step"]
-                         + c["last_mean"] + FAR_OUT / 2.0 * (
-                             c["last_swing"] / c["last_mean"] + sqrt(c["last_swing"])))
+        if self.kind == "chunked":
+            for name, text in (("per_token", "Extra a prompt token [s]"),
+                               ("closed", "Full [s per token]"),
+                               ("own", "Variance of a prompt [s²]"),
+                               ("most", "Added to a token, most [s]")):
+                c[f"last_{name}"] = put(f"{text} at the limit", pick(
+                    t.extra[f"cap_{name}"].all, place))
+        one.last = self._pace(one, single(put, " at the limit"), "last")
+        law, at = one.law, self.at_last(put, one, self._gaps("own"), "")
+        assert law is not None
+        one.last_law = at
+        c["mean_tpot"] = put("TPOT, mean [s]", self._mean(one, law, at, inside))
+        mean, swing = at.mean.each, at.swing.each
+        c["reach"] = put("TPOT that hardly any request exceeds [s]", c["last_step"] + mean
+                         + FAR_OUT / 2.0 * (swing / mean + sqrt(swing)))
 
-    def whole(self, one: Asked, tokens: X, label: str) -> tuple[Callable[[X], X], X]:
-        """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s]."""
-        put = Scalars(self.rows, one.column)
+    def _mean(self, one: Asked, law: Law, last: Law, inside: X) -> X:
+        """Mean TPOT [s] of a law over the states, and at the limit."""
+        t, c = self.tables, one.cells
+        added = (1.0 - law.none.all) * law.mean.all
+        tail = c["last_step"] + (1.0 - last.none.each) * last.mean.each
+        return (total(inside * (t.seconds.all + added)) + c["last"] * tail) / c["tokens"]
+
+    def whole(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X] | None = None
+              ) -> tuple[Callable[[X], X], X]:
+        """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s].
+
+        Parameters
+        ----------
+        put : callable, optional
+            Writes the single cells; below the others of the rate where not given.
+        """
+        put = put or Scalars(self.rows, one.column)
         t, c = self.tables, one.cells
         inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
         self.reached(one, c["tpot"])
         if self.kind == "decode":
             return (lambda time: self.reached(one, time)), c["mean_tpot"]
-        law, limits = self.whole_laws(put, one, tokens, label)
-        last = self.at_last(put, one, limits, f", {label}")
-        mean = (total(inside * (t.seconds.all + (1.0 - law.none.all) * law.mean.all))
-                + c["last"] * (c["last_step"] + (1.0 - last["none"]) * last["mean"])) / c["tokens"]
+        assert one.write is not None
+        assert one.pace is not None
+        gap = put(f"Gaps, {label}", most(tokens - 1.0, 1.0))
+        gaps = gap, 1.0 / gap, 1.0 / square(gap)
+        law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), gaps, f", {label}")
+        last = self.at_last(put, one, gaps, f", {label}")
 
         def reached(time: X) -> X:
             return (total(inside * self.good(one, time, law))
                     + c["last"] * self.last_good(one, time, last)) / c["tokens"]
-        return reached, mean
+        return reached, self._mean(one, law, last, inside)
 
     def percentile(self, one: Asked, level: X, label: str) -> X:
         """TPOT [s] of a level, of answers as long as that percentile, by halving."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from planner.queueing import PERCENTILES
+from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
@@ -26,6 +29,8 @@ from planner.workbook.live.onepool import HALVINGS
 from planner.workbook.live.search import Asked, Chain, by_row
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)
+COLUMN = 2
+"""First column of the levels; the one before it is the mean's."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,45 +133,78 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     for name, row in rows.items():
         board.page.write(row, 0, name, "cell", "text")
     board.row = top + len(rows)
+    at = [_levels(board, rows[f"Level for {name}"], level) for name, level in zip(
+        ("TTFT", "TPOT", "whole request"), levels, strict=True)]
     span = board.line("Range of first tokens", first.longest(), "s", "", "six")
     wide = board.line("Range of token times", 1.01 * c["reach"], "s", "", "six")
-    place = rows["Time to first token [s]"]
-    ttft = [board.put(place, 1, first.mean, "cell", "six")]
-    tpot_mean = board.put(rows["Time per output token [s]"], 1, c["mean_tpot"], "cell", "six")
-    tpot = [tpot_mean]
     _, mean = chain.whole(one, output.mean, "answers of the mean length")
-    e2e = [board.put(rows["Whole request [s]"], 1, ttft[0] + mean * most(
-        output.mean - 1.0, 0.0), "cell", "six")]
     start = board.row
-    reading = start + 4 * HALVINGS + 5
-    board.unprinted.append((start, reading + len(READING)))
-    for i, level in enumerate((None, *LEVELS)):
-        column = 2 + i
-        at = [lev if level is None else x(level) for lev in levels]
-        cells = [board.put(rows[f"Level for {n}"], column, lev, "cell", "percent1")
-                 for n, lev in zip(("TTFT", "TPOT", "whole request"), at, strict=True)]
-        found = _halve(board, start, column, span, first.within, cells[0], HALVINGS)
-        ttft.append(board.put(place, column, _read_off(
-            board, reading, column, first, found, cells[0]), "cell", "six",
-            name="" if level is not None else f"ttft_s_{t.tag}"))
-        tpot.append(board.put(rows["Time per output token [s]"], column, _halve(
-            board, start + HALVINGS + 1, column, wide, reached, cells[1], HALVINGS), "cell",
-            "six", name="" if level is not None else f"tpot_s_{t.tag}"))
-        tokens = output.quantile(cells[2])
-        whole_, _ = chain.whole(one, tokens, f"whole request, column {i + 1}")
-        first_token = ttft[-1] if level is not None else _halve(
-            board, start + 2 * HALVINGS + 2, column, span, first.within, cells[2], HALVINGS)
-        each = _halve(board, start + 3 * HALVINGS + 3, column, wide, whole_, cells[2], HALVINGS)
-        e2e.append(board.put(rows["Whole request [s]"], column, first_token + each * most(
-            tokens - 1.0, 0.0), "cell", "six", name="" if level is not None
-            else f"e2e_s_{t.tag}"))
-    for row, text in ((start, "Tries of TTFT [s]"), (start + HALVINGS + 1, "Tries of TPOT [s]")):
-        board.page.write(row, 0, text, "cell", "text")
-    for i, text in enumerate(READING):
-        board.page.write(reading + i, 0, text, "cell", "text")
-    board.row = reading + 1 + len(READING)
+    put = Across(board)
+    ttft = _read_off(put, first, _tries(put, "TTFT [s]", span, first.within, at[0]), at[0])
+    tpot = _tries(put, "TPOT [s]", wide, reached, at[1])
+    tokens = put("Answer of that level [tokens]", output.quantile(at[2]))
+    such, _ = chain.whole(one, tokens, "answers of that level", put)
+    each = _tries(put, "TPOT of such an answer [s]", wide, such, at[2])
+    target = X(at[2].text, at[2].value[:1])
+    own = _tries(put, "TTFT of that level, target [s]", span, first.within, target)
+    first_token = put.but_first("First token of that level [s]", own, ttft)
+    e2e = first_token + each * most(tokens - 1.0, 0.0)
+    board.unprinted.append((start, board.row))
+    board.row += 1
+    figures = (("Time to first token [s]", first.mean, ttft, "ttft_s"),
+               ("Time per output token [s]", c["mean_tpot"], tpot, "tpot_s"),
+               ("Whole request [s]", first.mean + mean * most(output.mean - 1.0, 0.0), e2e,
+                "e2e_s"))
+    made = [_row(board, rows[name], average, e, f"{cell}_{t.tag}")
+            for name, average, e, cell in figures]
     itl = None if gap is None else _gap(board, chain, one, wide, reached, gap)
-    return Seen(ttft, tpot, e2e, c["running"], itl)
+    return Seen(made[0], made[1], made[2], c["running"], itl)
+
+
+def _levels(board: Board, row: int, level: X) -> X:
+    """A row of levels: that of the target, then the fixed ones."""
+    made = [board.put(row, COLUMN + i, e, "cell", "percent1")
+            for i, e in enumerate((level, *(x(p) for p in LEVELS)))]
+    return X(f"{letters(COLUMN)}${row + 1}", np.array([[float(e.value)] for e in made]))
+
+
+def _row(board: Board, row: int, mean: X, e: X, name: str) -> list[X]:
+    """A row of latencies: the mean, at the level of the target (named), at the fixed levels."""
+    found = [board.put(row, COLUMN - 1, mean, "cell", "six")]
+    values = board.across(row, COLUMN, e, len(e.value), "cell", "six").value.ravel()
+    board.define(name, f"${letters(COLUMN)}${row + 1}")
+    cells = [f"${letters(COLUMN + i)}${row + 1}" for i in range(len(values))]
+    return [*found, *(X(cell, float(v)) for cell, v in zip([name, *cells[1:]], values,
+                                                         strict=True))]
+
+
+@dataclass(slots=True, eq=False)
+class Across:
+    """Writes rows of a label and one formula for all levels; its columns are those of the table."""
+
+    board: Board
+
+    def __call__(self, label: str, e: X) -> X:
+        """Write a row; where ``e`` is one value, one cell."""
+        row = self._label(label)
+        if np.ndim(e.value) < 2:
+            return self.board.put(row, COLUMN, e, "cell", "six")
+        return self.board.across(row, COLUMN, e, len(e.value), "cell", "six")
+
+    def but_first(self, label: str, first: X, cells: X) -> X:
+        """Write a row that repeats another (``cells``) but in the first column."""
+        row, b = self._label(label), self.board
+        text, values = cells.text.removeprefix(letters(COLUMN)), np.array(cells.value)
+        b.put(row, COLUMN, X(first.text, first.value.item()), "cell", "six")
+        b.across(row, COLUMN + 1, X(letters(COLUMN + 1) + text, values[1:]), len(values) - 1,
+                 "cell", "six")
+        values[0] = first.value
+        return X(f"{letters(COLUMN)}${row + 1}", values)
+
+    def _label(self, label: str) -> int:
+        self.board.page.write(self.board.row, 0, label, "cell", "text")
+        self.board.row += 1
+        return self.board.row - 1
 
 
 def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Callable[[X], X], level: X
@@ -175,64 +213,68 @@ def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Callable[[X],
     if chain.kind != "decode":
         return board.line("Gap between tokens at its level", chain.gap(one, level), "s", "", "six",
                           name=f"itl_s_{chain.tables.tag}")
-    board.page.write(board.row, 0, "Tries of the gap between tokens [s]", "cell", "text")
-    board.unprinted.append((board.row, board.row + HALVINGS))
-    found = _halve(board, board.row, 2, wide, reached, level, HALVINGS)
-    board.row += HALVINGS + 1
-    return board.line("Gap between tokens at its level", found, "s", "", "six",
-                      name=f"itl_s_{chain.tables.tag}")
+    start = board.row
+    found = _tries(Across(board), "the gap between tokens [s]", wide, reached, X(
+        level.text, np.array([[float(level.value)]])))
+    board.unprinted.append((start, board.row - 1))
+    return board.line("Gap between tokens at its level", X(found.text, float(found.value[0, 0])),
+                      "s", "", "six", name=f"itl_s_{chain.tables.tag}")
 
 
-def _halve(board: Board, row: int, column: int, span: X, reached: Callable[[X], X], level: X,
-           count: int) -> X:
-    """The time at which a distribution reaches a level, tries down a column; the last try."""
-    at = board.put(row, column, span / 2.0, "cell", "six")
-    for i in range(2, count + 1):
-        below = reached(at) < level - 1e-9
-        at = board.put(row + i - 1, column, at + when(below, 1.0, -1.0) * span / float(2**i),
-                       "cell", "six")
-    return at
+def _tries(put: Across, label: str, span: X, reached: Callable[[X], X], level: X) -> X:
+    """Where a distribution reaches each level, by halving: tries from top to bottom beside the
+    lengths of their steps; the last ones."""
+    b, top, count = put.board, put.board.row, len(level.value)
+    row, first = top + 1, letters(COLUMN)
+    b.page.write(top, 0, f"Tries of {label}", "cell", "text")
+    b.row += HALVINGS
+    at = b.across(top, COLUMN, span / 2.0, count, "cell", "six")
+    b.put(top, COLUMN - 1, span / 2.0, "cell", "science")
+    steps = float(span.value) / 2.0 ** np.arange(2, HALVINGS + 1)
+    b.down(row, COLUMN - 1, X(f"{letters(COLUMN - 1)}{{p}}/2", steps), HALVINGS - 1, "cell",
+           "science")
+    tried, text = [], ""
+    for step in steps.tolist():
+        above = X(f"{first}{{p}}", at.value)
+        e = above + when(reached(above) < level - 1e-9, 1.0, -1.0) * X(
+            f"${letters(COLUMN - 1)}{{r}}", step)
+        at, text = X("", e.value), text or e.text
+        tried.append(e.value)
+    b.area(row, COLUMN, text, np.concatenate(tried, axis=1), "cell", "six")
+    return X(f"{first}${top + HALVINGS}", at.value)
 
 
-READING = ("Shortest latency [s]", "Longest latency [s]", "Range of waits [s]",
-           "Grid point below, even", "Grid point above, even", "Grid point below, from shortest",
-           "Grid point above, from shortest", "Grid point below, from longest",
-           "Grid point above, from longest", "Latency below", "Latency above",
-           "Grid point below", "Grid point above", "Share at it", "Share at the one above")
-"""Rows of :func:`_read_off`."""
-NOWHERE = 1e9
-"""Stands for a batch size that is none."""
 TIE_S = 1e-12
 """[s] so that a grid point at a latency counts it, however the last digit is rounded."""
 GRID = 79.0
 """Steps of the grids of ``queueing.sum_percentiles``."""
 
 
-def _read_off(board: Board, row: int, column: int, first: FirstToken, at: X, level: X) -> X:
+def _read_off(put: Across, first: FirstToken, at: X, level: X) -> X:
     """The percentile as the planner reads it: linear between the grid points beside it."""
-    rows = iter(range(row, row + len(READING)))
-
-    def put(e: X) -> X:
-        return board.put(next(rows), column, e, "cell", "six")
-
-    low = put(first.offset + lowest(first.ranges))
-    high = put(first.offset + highest(first.ranges))
-    reach = put(12.0 * (first.mean_wait + sqrt(first.second)) / most(first.busy, 1e-9))
+    low = put("Shortest latency [s]", first.offset + lowest(first.ranges))
+    high = put("Longest latency [s]", first.offset + highest(first.ranges))
+    reach = put("Range of waits [s]", 12.0 * (first.mean_wait + sqrt(first.second)) / most(
+        first.busy, 1e-9))
     width = (high - low) / GRID
-    step = whole((at - low) / most(width, 1e-12))
-    even = (put(when(high > low, least(low + step * width, high), low)),
-            put(when(both(high > low, at < high), low + (step + 1.0) * width, 1e9)))
-    points = [even]
-    for start in (low, high):
+    step = whole(most(at - low, 0.0) / most(width, 1e-12))
+    points = [(put("Grid point below, even", when(high > low, least(low + step * width, high),
+                                                  low)),
+               put("Grid point above, even", when(both(high > low, at < high),
+                                                  low + (step + 1.0) * width, 1e9)))]
+    for start, text in ((low, "shortest"), (high, "longest")):
         turn = whole(GRID * (most(at - start, 0.0) / most(reach, 1e-12)) ** (1.0 / 3.0))
-        points.append((put(when(at >= start, start + reach * (turn / GRID) ** 3, 0.0)),
-                       put(when(at >= start, start + reach * ((turn + 1.0) / GRID) ** 3, start))))
+        points.append((put(f"Grid point below, from {text}", when(
+            at >= start, start + reach * (turn / GRID) ** 3, 0.0)),
+                       put(f"Grid point above, from {text}", when(
+                           at >= start, start + reach * ((turn + 1.0) / GRID) ** 3, start))))
     here = first.offset + first.ranges
-    points.append((put(highest((here <= at) * here)), put(lowest(
-        here * (1.0 - 1e-9) + 1e9 * (here <= at)))))
-    below = put(most(*(p[0] for p in points)))
-    above = put(most(least(*(p[1] for p in points)), below))
-    share = put(first.within(below + TIE_S))
-    more = put(first.within(above + TIE_S))
+    points.append((put("Latency below", highest((here <= at) * here)), put(
+        "Latency above", lowest(here * (1.0 - 1e-9) + 1e9 * (here <= at)))))
+    below = put("Grid point below", most(*(p[0] for p in points)))
+    above = put("Grid point above", most(least(*(p[1] for p in points)), below))
+    share = put("Share at it", first.within(below + TIE_S))
+    more = put("Share at the one above", first.within(above + TIE_S))
     part = (level - 1e-9 - share) / most(more - share, 1e-12)
-    return below + (above - below) * least(most(part, 0.0), 1.0)
+    return put("First token at the level [s]", below + (above - below) * least(
+        most(part, 0.0), 1.0))

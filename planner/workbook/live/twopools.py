@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from xlsxwriter.utility import xl_cell_to_rowcol
 
 from planner.collectives import NETWORK_EFFICIENCY
 from planner.setups.continuous import RESIDUAL
 from planner.setups.disaggregated import MAX_LINK_LOAD
-from planner.two_pools import E2E_SPLITS
-from planner.workbook.live.board import Column
+from planner.two_pools import E2E_SPLITS, PACKED_TOKENS, PREFILL_BATCHES
+from planner.workbook.fast import letters
+from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
     both,
@@ -41,16 +43,18 @@ from planner.workbook.live.search import (
     share_within_both,
 )
 from planner.workbook.live.seen import FirstToken, latencies
-from planner.workbook.live.sizing import Ask, Found, arrival_cv2, size
+from planner.workbook.live.sizing import Ask, Found, arrival_cv2, search, size
 from planner.workbook.live.step import kept_entries
 
 if TYPE_CHECKING:
     from planner.workbook.live.option import OptionSheet
 
-WIDE = 80
+WIDE = 64
 """Columns of one search with what stands beside it."""
-BESIDE = 22
+BESIDE = 34
 """Column of a search's latencies of first tokens, counted from its first one."""
+REACH = 4.0
+"""Packings are written that prompts of a quarter of the mean would allow."""
 NO_PAIR = 1e15
 """Rank of a split that no pair of pools holds."""
 FIRST_OF_ALL = 1e6
@@ -59,13 +63,49 @@ FIRST_OF_ALL = 1e6
 
 @dataclass(slots=True, eq=False)
 class Pair:
-    """Two pools sized for one set of targets, and the columns at the peak."""
+    """Two pools sized for one set of targets, and the columns at the peak.
+
+    Attributes
+    ----------
+    packing : X
+        Place of the packing of the prefill pool.
+    means : X
+        Mean TTFT without the wait on the decode side plus mean TPOT [s].
+    """
 
     decode: Found
     prefill: Found
+    packing: X
     first: FirstToken
     means: X
-    """Mean TTFT without the wait on the decode side plus mean TPOT [s]."""
+
+
+@dataclass(slots=True, eq=False)
+class Packs:
+    """Packings of prompts into one pass, a column each.
+
+    Attributes
+    ----------
+    prompts : X
+        Prompts of a pass.
+    allowed : X
+        Whether it is worth trying and the memory holds it.
+    pass_s, first : Column
+        [s] of a pass and of a first token on an idle replica, a row a prompt length.
+    service : tuple of X
+        Means of a prompt's share of a pass, of its squares and of its cubes.
+    """
+
+    prompts: X
+    allowed: X
+    pass_s: Column
+    first: Column
+    service: tuple[X, X, X]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.prompts.value)
 
 
 class TwoPools:
@@ -85,6 +125,7 @@ class TwoPools:
         self.plan, self.decode_plan = sheet.pools
         self.context, self.spread = context, spread
         self.prefill: Tables
+        self.packs: Packs
         self.decode: Tables
         self.chain: Chain
         self.wire: list[X]
@@ -121,7 +162,7 @@ class TwoPools:
         step = sheet.step(plan, self.context, self.spread)
         p = self.prefill = Tables(b, step, self.prompt, sheet.output, sheet.demand.hit,
                                   f"p{self.rank}")
-        p.prompts(float(plan.batch))
+        p.prompts()
         b.heading("Decode pool")
         step = sheet.step(decode, self.context, self.spread)
         t = self.decode = Tables(b, step, self.prompt, sheet.output, sheet.demand.hit,
@@ -129,6 +170,7 @@ class TwoPools:
         t.new, t.prefill, t.first = p.new, p.prefill, p.first
         own, send, self.whole = self._caches(p, plan, decode)
         sheet.moments(p, sheet.occupancy(plan))
+        self.packs = self._packs(p)
         self.wire = [b.line(f"Cache on the decode side's cards, {n}", total(
             self.prompt.share.all * own.all ** k), "s" + ("", "²", "³")[k - 1], "", "science")
             for k, n in ((1, "mean"), (2, "mean of squares"), (3, "mean of cubes"))]
@@ -162,6 +204,30 @@ class TwoPools:
         both_ = held.each / least(nic(prefill), nic(decode)) + late(prefill)
         return own, send, p.beside("On the wire [s]", both_, "six")
 
+    def _packs(self, p: Tables) -> Packs:
+        """Passes of one prompt, of two, and so on (``two_pools.prefill_batches``)."""
+        b, m, share = self.board, p.moments, self.prompt.share.all
+        mean = float(m["new"].value)
+        sizes = [n for n in PREFILL_BATCHES if n == 1 or n * mean <= REACH * PACKED_TOKENS]
+        b.heading("Prompts of a prefill pass", "A column a packing; the fewest replicas are "
+                  "taken, then the earliest first token.")
+        b.page.write(b.row, 0, "Prompts of a pass", "cell", "text")
+        for place, n in enumerate(sizes):
+            b.page.write(b.row, 1 + place, n, "cell", "count", "engine")
+        prompts = X(f"B${b.row + 1}", np.array(sizes, dtype=float)[:, None])
+        b.row += 1
+        put = Packed(b, len(sizes))
+        allowed = put("Tried, and the memory holds it", both(
+            (prompts > 1.0) * prompts * m["new"] <= PACKED_TOKENS,
+            prompts <= p.step.memory_cap) * 1.0, "count")
+        made = p.packed(prompts)
+        first = p.aside("First token, idle [s]", made.each * p.step.hardware.engine["ttft_scale"]
+                        + p.lag.each)
+        each = made.all / prompts * m["occupancy"]
+        service = [put(f"Service of a prompt, power {k}", total(
+            share * (each if k == 1 else each ** k)), "science") for k in (1, 2, 3)]
+        return Packs(prompts, allowed, made, first, (service[0], service[1], service[2]))
+
     # -- one set of targets -----------------------------------------------------------------------
 
     def _pair(self, targets: Targets, ceiling: X, tag: str, far: int) -> Pair:
@@ -174,29 +240,63 @@ class TwoPools:
 
         decode = size(chain.rows, self.decode_plan.load, ceiling, ask, f"decode_{tag}")
         admission, latency = self._handover(chain, decode.peak)
-        rows = Rows(self.prefill, self.top + SCALAR_ROWS, far)
+        rows = Rows(self.prefill, self.top + SCALAR_ROWS, far, self.packs.count)
         ask_prefill, most_rate, mean = self._asker(rows, targets, admission, latency)
-        prefill = size(rows, self.plan.load, most_rate, ask_prefill, f"prefill_{tag}",
-                       limited=False)
-        return self._paired(chain, decode, prefill, latency, mean)
+        sought = search(rows, self.plan.load, most_rate, ask_prefill)
+        b, own = self.board, sought.peak.own_wait
+        assert own is not None
+        put = Packed(b, self.packs.count)
+        holds = both(sought.holds > 0.0, sought.count <= self.plan.load.limit)
+        rank = put("Rank of the packing, lowest first", when(
+            holds, FIRST_OF_ALL * sought.count + own + mean, NO_PAIR), "science")
+        counts = put("Prefill replicas that carry the peak", when(holds, sought.count, 0.0),
+                     "count")
+        asked = put("Prefill replicas asked", sought.count, "count")
+        highest = put("Highest rate of one [1/s]", sought.highest, "three")
+        place = b.line("Place of the packing", place_first(
+            lowest(put.row(rank)), put.row(rank)), "", "", "count")
+        b.line("Prompts of a pass", put.pick(self.packs.prompts, place), "", "", "count",
+               name=f"packing_{tag}")
+        chosen = Found(
+            b.line("Prefill replicas that carry the peak", put.pick(counts, place), "",
+                   "0: no number of replicas within the limits holds the targets", "count",
+                   name=f"replicas_found_prefill_{tag}"),
+            b.line("Highest rate of a prefill replica", put.pick(highest, place), "1/s",
+                   "at which every target holds", "six", name=f"highest_found_prefill_{tag}"),
+            sought.peak, sought.peak,
+            b.line("Prefill replicas asked", put.pick(asked, place), "", "", "count"))
+        return self._paired(chain, decode, chosen, place, latency, mean)
 
-    def _paired(self, chain: Chain, decode: Found, prefill: Found, latency: Column, mean: X
-                ) -> Pair:
-        """What users see of two sized pools."""
-        peak = prefill.peak
+    def _paired(self, chain: Chain, decode: Found, prefill: Found, place: X, latency: Column,
+                mean: X) -> Pair:
+        """What users see of two sized pools, with the packing of a place."""
+        b, peak, put = self.board, prefill.peak, Packed(self.board, self.packs.count)
         assert peak.wait is not None
         assert peak.own_wait is not None
-        first = FirstToken(peak.wait.busy, peak.wait.mean, peak.wait.second, peak.shape,
-                           peak.scale, x(0.0), latency, self.prompt.share, peak.wait.mean + mean)
+        column, row = chain.rows.far + BESIDE - 1, self.prompt.tokens.first - 1
+        b.page.write(row - 1, column, "First token [s]", "count", "header")
+        e = X(f"INDEX({latency.letter}{{r}}:{letters(column + self.packs.count)}{{r}},1,"
+              f"{place.text})", latency.value[int(place.value) - 1])
+        seen = b.down(row, column, e, len(self.prompt.tokens.value), "cell", "six")
+
+        def of(label: str, e: X) -> X:
+            return b.line(f"{label}, with that packing", put.pick(e, place), "", "", "six")
+
+        wait, mean = peak.wait, of("First token without waits, mean [s]", mean)
+        first = FirstToken(
+            of("Share that waits", wait.busy), of("Wait, mean [s]", wait.mean),
+            of("Wait, mean of squares [s²]", wait.second), of("Gamma shape", peak.shape),
+            of("Gamma scale [s]", peak.scale), x(0.0), seen, self.prompt.share, mean)
+        first.mean = first.mean_wait + mean
         if "tokens" not in decode.peak.cells:
             chain.reached(decode.peak, decode.peak.cells["tpot"])
-        return Pair(decode, prefill, first,
-                    peak.own_wait + mean + decode.peak.cells["mean_tpot"])
+        own = of("Wait for the prefill, mean [s]", peak.own_wait)
+        return Pair(decode, prefill, place, first, own + mean + decode.peak.cells["mean_tpot"])
 
     def _handover(self, chain: Chain, peak: Asked) -> tuple[Wait, Column]:
         """Wait on the decode side, and latency of each prompt up to its first token."""
         put = Scalars(chain.rows, peak.column)
-        c, p = peak.cells, self.prefill
+        c = peak.cells
         on_wire, _ = mg1(put, peak.rate, self.wire[0], self.wire[1], self.wire[2], x(1.0))
         place = put("Wait for a place, mean [s]", c["waits"] * c["waits_s"])
         second = 2.0 * c["waits"] * square(c["waits_s"])
@@ -207,27 +307,21 @@ class TwoPools:
                 + 2.0 * on_wire.mean * place))
         step = chain.at_running(put, peak, self.decode.seconds, "Step then [s]")
         layers = float(self.plan.deployment.llm.layers)
-        hidden = p.prefill.each * (1.0 - 1.0 / layers)
+        hidden = self.packs.pass_s.each * (1.0 - 1.0 / layers)
         moved = most(self.whole.each - hidden, 0.0) + self.whole.each / layers
-        latency = p.first.each + moved + (1.0 + RESIDUAL) * step
-        if chain.rows.far == FAR:
-            return admission, p.beside("First token [s]", latency, "six")
-        row, count = self.prompt.tokens.first - 1, len(self.prompt.tokens.value)
-        self.board.page.write(row - 1, chain.rows.far + BESIDE, "First token [s]", "count",
-                              "header")
-        return admission, self.board.down(row, chain.rows.far + BESIDE, latency, count, "cell",
-                                          "six")
+        latency = self.packs.first.each + moved + (1.0 + RESIDUAL) * step
+        return admission, self.prefill.packs(chain.rows.far + BESIDE, "First token, by packing [s]",
+                                             latency)
 
     def _asker(self, rows: Rows, targets: Targets, admission: Wait, latency: Column
                ) -> tuple[Ask, X, X]:
         """What a prefill replica is asked; its highest rate, and the mean first token [s]."""
-        b, batch, pool = self.board, float(self.plan.batch), self.plan
-        m, share = self.prefill.moments, self.prompt.share
-        service = [m["service1"] / batch, m["service2"] / batch**2, m["service3"] / batch**3]
-        mean = b.line("First token without waits, mean", total(share.all * latency.all), "s", "",
-                      "six")
-        ceiling = b.line("No prefill replica carries more than", 1.0 / most(service[0], 1e-12),
-                         "1/s", "", "three")
+        pool, share, packs = self.plan, self.prompt.share, self.packs
+        service, put_row = packs.service, Packed(self.board, packs.count)
+        mean = put_row("First token without waits, mean [s]", total(share.all * latency.all),
+                       "six")
+        ceiling = put_row("No prefill replica carries more than [1/s]",
+                          1.0 / most(service[0], 1e-12), "three")
 
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             put = Scalars(rows, column)
@@ -246,7 +340,7 @@ class TwoPools:
             inside = put("Share within the target of TTFT", share_within_both(
                 share.all, targets.ttft - latency.all,
                 (one.wait.busy, one.shape, one.scale), alone))
-            tests = both(self.prefill.step.memory_cap >= batch, rho < 1.0,
+            tests = both(packs.allowed > 0.0, rho < 1.0,
                          one.rate * self.sends < MAX_LINK_LOAD,
                          inside >= targets.ttft_level - BARELY)
             return one, put("Holds", when(tests, 1.0, 0.0))
@@ -259,10 +353,10 @@ class TwoPools:
         """The cheapest pair over all ways to share out the target on the whole request."""
         b = self.board
         pairs = []
-        for place, share in enumerate(E2E_SPLITS, start=1):
+        for split, share in enumerate(E2E_SPLITS, start=1):
             b.heading(f"Target on the whole request: {100 * share:g} % to the decode pool")
             pairs.append(self._pair(self._split(targets, share), ceiling,
-                                    f"{self.rank}_{place}", FAR + place * WIDE))
+                                    f"{self.rank}_{split}", FAR + split * WIDE))
         table = self._ranked(pairs)
         score = table["Rank of the split, lowest first"]
         b.heading("The best split")
@@ -274,7 +368,8 @@ class TwoPools:
                           name=f"{name}_{self.rank}" if name else "")
 
         decode, prefill = of("Decode replicas asked"), of("Prefill replicas asked")
-        return self._chosen(targets, decode, of("Batch limit"), prefill, [
+        place = of("Place of the packing")
+        return self._chosen(targets, decode, of("Batch limit"), prefill, place, [
             of("Replicas of decode that carry the peak", "replicas_found_decode"),
             of("Highest rate of a decode replica", "highest_found_decode"),
             of("Replicas of prefill that carry the peak", "replicas_found_prefill"),
@@ -327,6 +422,7 @@ class TwoPools:
                 "Replicas of prefill that carry the peak": pair.prefill.replicas,
                 "Highest rate of a prefill replica": pair.prefill.highest,
                 "Value of the GPUs": value, "Their cost per hour [USD/h]": usd,
+                "Place of the packing": pair.packing,
                 "Mean latencies [s]": pair.means,
                 "Rank of the split, lowest first": when(
                     holds, FIRST_OF_ALL * value + 1e3 * usd + pair.means, NO_PAIR)})
@@ -341,7 +437,8 @@ class TwoPools:
         return {label: Column("BCDEFGHIJKLMN"[i], top + 1, top + len(rows), np.array(
             [float(row[label].value) for row in rows])) for i, label in enumerate(rows[0])}
 
-    def _chosen(self, targets: Targets, decode: X, limit: X, prefill: X, known: list[X]) -> Pair:
+    def _chosen(self, targets: Targets, decode: X, limit: X, prefill: X, place: X, known: list[X]
+                ) -> Pair:
         """The columns at the peak of the pair of a split."""
         b, far = self.board, FAR
         chain = self.chain = self.chain.with_targets(targets, Rows(self.decode, self.top, far))
@@ -349,12 +446,43 @@ class TwoPools:
         b.page.write(self.top - 1, far + 1, "At the peak", "count", "header")
         peak = chain.ask(far + 1, load.rate / decode, arrival_cv2(load, decode), limit)
         admission, latency = self._handover(chain, peak)
-        rows = Rows(self.prefill, self.top + SCALAR_ROWS, far)
+        rows = Rows(self.prefill, self.top + SCALAR_ROWS, far, self.packs.count)
         ask, _, mean = self._asker(rows, targets, admission, latency)
         at_prefill, _ = ask(far + 1, own.rate / prefill, arrival_cv2(own, prefill), None)
         return self._paired(chain, Found(known[0], known[1], peak, peak, decode),
-                            Found(known[2], known[3], at_prefill, at_prefill, prefill), latency,
-                            mean)
+                            Found(known[2], known[3], at_prefill, at_prefill, prefill), place,
+                            latency, mean)
+
+
+class Packed:
+    """Writes rows of a label and one formula for all packings; their columns begin at the second.
+
+    Parameters
+    ----------
+    count : int
+        How many packings there are.
+    """
+
+    def __init__(self, board: Board, count: int) -> None:
+        self.board, self.count = board, count
+
+    def __call__(self, label: str, e: X, style: str = "general") -> X:
+        """Write a row."""
+        b, row = self.board, self.board.row
+        b.row += 1
+        b.page.write(row, 0, label, "cell", "text")
+        return b.across(row, 1, e, self.count, "cell", style)
+
+    def row(self, cells: X) -> X:
+        """The cells of all packings, given that of the first, as a range."""
+        letter, _, row = cells.text.partition("$")
+        last = letters(xl_cell_to_rowcol(f"{letter}{row}")[1] + self.count - 1)
+        return X(f"${letter}${row}:${last}${row}", np.ravel(cells.value))
+
+    def pick(self, cells: X, place: X) -> X:
+        """The cell of the packing of a place."""
+        found = self.row(cells)
+        return X(f"INDEX({found.text},1,{place.text})", float(found.value[int(place.value) - 1]))
 
 
 def place_first(value: X, column: X) -> X:
