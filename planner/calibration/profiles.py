@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -163,11 +164,16 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
             **step_fields(result.step, _constants_of(key, result.gpu)),
             **first_token_fields(result.first_token, _constants_of(key, result.gpu)),
             tpot_error=round(max(result.errors.tpot_left_out, 0.0 if known else UNSEEN_ERROR), 4),
-            ttft_error=round(result.errors.ttft_left_out, 4),
+            ttft_error=_stated(result.errors.ttft_left_out),
             train_error=round(result.errors.tpot_train, 4), points=len(result.points),
             fitted_on=" ".join([*sorted(seen), *result.gpus]),
             source=_source(result, key, source, known), as_of=as_of))
     return made
+
+
+def _stated(error: float) -> float | None:
+    """A profile's error; None where nothing was measured."""
+    return None if math.isnan(error) else round(error, 4)
 
 
 def profile_slug(engine: str, family: str, precision: str) -> str:
