@@ -21,8 +21,9 @@ from planner.closed_loop import CONSTANTS, first_token_s, token_s
 from planner.setups.continuous import RESIDUAL
 
 Array = NDArray[np.float64]
-TPOT_SCALE, TTFT_SCALE = 0.1, 0.15
-"""Relative errors of TPOT and TTFT at which the loss turns from square to linear."""
+TPOT_SCALE, TTFT_SCALE = 0.04, 0.1
+"""Relative errors of TPOT and TTFT at which the loss turns from square to linear: no more than
+two runs of one configuration differ by, so that a fit is close to one of absolute errors."""
 LEVELS = (2.0, 1.0, 1.0, 1.0)
 """Spread of the effects of all, engine, family and both, in units of the usual one."""
 _ROUNDS, _TRIES, _DONE = 60, 8, 1e-5

@@ -35,8 +35,8 @@ from planner.units import ms_to_s
 
 OFFLINE_FROM, OFFLINE_FAMILIES = "1.0", ("hopper", "blackwell")
 """Offline rows of TensorRT-LLM that are fitted: of releases as new as those of the closed loops."""
-MLPERF_WEIGHT = 6.0
-"""Points that the offline results of MLPerf of one model, GPU, engine and precision count as."""
+MLPERF_WEIGHT = 12.0
+"""Points that all offline results of MLPerf of one model, GPU, engine and precision count as."""
 SHRINK = 5
 """Points' worth of doubt in a factor of disaggregated serving."""
 PRIORS = Path(__file__).parent / "priors.csv"
