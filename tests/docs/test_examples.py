@@ -114,11 +114,11 @@ def test_planning_on_means_fails() -> None:
     load_on_means, seen = replicas_of_the_means_plan("azure_code_means", 1)
     assert load_on_means < 0.4
     assert seen is not None
-    assert seen.ttft_s["p90"] == pytest.approx(0.345, rel=0.05)
+    assert seen.ttft_s["p90"] == pytest.approx(0.360, rel=0.05)
     load_at_peak, seen = replicas_of_the_means_plan("azure_code", 1)
-    assert load_at_peak == pytest.approx(1.44, rel=0.05)
+    assert load_at_peak == pytest.approx(1.53, rel=0.05)
     assert seen is None, "the queue grows without end"
-    for replicas, ttft_s in ((2, 8.164), (4, 2.110), (8, 1.007), (9, 0.916)):
+    for replicas, ttft_s in ((2, 10.305), (4, 2.337), (8, 1.073), (9, 0.972)):
         _, seen = replicas_of_the_means_plan("azure_code", replicas)
         assert seen is not None
         assert seen.ttft_s["p90"] == pytest.approx(ttft_s, rel=0.1)
