@@ -194,8 +194,9 @@ def _by_name(kind: str, points: Sequence[MeasuredPoint], base: Catalog,
         inside = [p for p in (*points, *full) if name_of(p) != name]
         parts.append(_errors(outside, _calibrated(inside, base)))
         judged += outside
-        found += _rows(kind, name, outside, parts[-1])
-        print(f"{kind} {name}: median TPOT error {found[-1].tpot_median:.3f}", flush=True)
+        made = _rows(kind, name, outside, parts[-1])
+        print(f"{kind} {name}: median TPOT error {made[0].tpot_median:.3f}", flush=True)
+        found += made
     return [*_rows(kind, "*", judged, _joined(parts)), *found]
 
 

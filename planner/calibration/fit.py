@@ -59,6 +59,8 @@ class Sample:
     features : Features
     tpot, ttft : ndarray
         [s]; ``nan`` where TTFT is unknown.
+    weight : ndarray
+        What each point counts.
     """
 
     points: tuple[MeasuredPoint, ...]
@@ -68,6 +70,7 @@ class Sample:
     features: Features
     tpot: Array
     ttft: Array
+    weight: Array
 
     @classmethod
     def of(cls, points: Sequence[MeasuredPoint], catalog: Catalog, keys: Sequence[Keys],
@@ -81,7 +84,8 @@ class Sample:
         output = np.array([p.output_tokens for p in points], dtype=float)
         share = running_share(np.nan_to_num(ttft, nan=0.0), tpot, output)
         return cls(tuple(points), tuple(keys), prior, next(iter(bounds.values())),
-                   extract(points, catalog, clients * share), tpot, ttft)
+                   extract(points, catalog, clients * share), tpot, ttft,
+                   np.array([p.weight for p in points]))
 
     def running(self, catalog: Catalog, found: Fit) -> Sample:
         """The same at the batches that run under a fit, by fixed point from all clients."""
@@ -96,7 +100,7 @@ class Sample:
         """Some of the points."""
         return Sample(tuple(self.points[i] for i in places), tuple(self.keys[i] for i in places),
                       self.prior[places], self.bounds, self.features.at(places),
-                      self.tpot[places], self.ttft[places])
+                      self.tpot[places], self.ttft[places], self.weight[places])
 
     def constants(self, effects: Effects) -> Array:
         """Logarithms of the constants of every point under fitted effects."""
@@ -156,7 +160,7 @@ def fit(sample: Sample, levels: Sequence[float]) -> Fit:
 
 def _fit_once(sample: Sample, levels: Sequence[float], first: FirstTokens | None) -> Fit:
     effects = fit_effects(sample.features, sample.tpot, sample.prior, sample.bounds, sample.keys,
-                          levels, first)
+                          levels, first, sample.weight)
     return Fit(effects, first_tokens(sample, effects))
 
 

@@ -50,6 +50,8 @@ class MeasuredPoint:
         Share of the prompt tokens found in the prefix cache.
     speculative : bool
         Whether a draft proposed tokens (then TPOT is not one step of the model).
+    weight : float
+        What the point counts in a fit beside the others.
     date : str
         ISO date of the run, ``""`` when unknown.
     """
@@ -82,6 +84,7 @@ class MeasuredPoint:
     requests: float | None = None
     prefix_hit: float | None = None
     speculative: bool = False
+    weight: float = 1.0
     date: str = ""
 
     @property

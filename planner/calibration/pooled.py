@@ -21,8 +21,9 @@ from planner.closed_loop import CONSTANTS, first_token_s, token_s
 from planner.setups.continuous import RESIDUAL
 
 Array = NDArray[np.float64]
-TPOT_SCALE, TTFT_SCALE = 0.1, 0.15
-"""Relative errors of TPOT and TTFT at which the loss turns from square to linear."""
+TPOT_SCALE, TTFT_SCALE = 0.04, 0.1
+"""Relative errors of TPOT and TTFT at which the loss turns from square to linear: no more than
+two runs of one configuration differ by, so that a fit is close to one of absolute errors."""
 LEVELS = (2.0, 1.0, 1.0, 1.0)
 """Spread of the effects of all, engine, family and both, in units of the usual one."""
 _ROUNDS, _TRIES, _DONE = 60, 8, 1e-5
@@ -118,7 +119,7 @@ class StepTimes:
 
 def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
                 keys: Sequence[Sequence[Hashable]], levels: Sequence[float] = LEVELS,
-                first: FirstTokens | None = None) -> Effects:
+                first: FirstTokens | None = None, weight: Array | None = None) -> Effects:
     """Effects that minimise a soft-L1 loss of log TPOT plus their squares over their spreads.
 
     With ``first`` the loss of log TTFT joins in, its constants held: a prefill shows in both.
@@ -138,6 +139,8 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
     levels : sequence of float
         Spread of each level in units of :func:`planner.calibration.constants.spreads`.
     first : FirstTokens, optional
+    weight : ndarray, shape (n,), optional
+        What each point counts in the loss; 1 each without it.
     """
     size = len(STEP_NAMES)
     names = [list(dict.fromkeys(column)) for column in zip(*keys, strict=True)]
@@ -149,6 +152,8 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
     at = places[:, :, None] + np.arange(size)
     known = np.empty(0, dtype=np.intp) if first is None else first.known
     rows_at = np.concatenate([at, at[known]])
+    counts = np.ones(len(tpot_s)) if weight is None else weight
+    counts = np.concatenate([counts, counts[known]])
 
     def judged(effects: Array) -> tuple[float, Array, Array]:
         wanted = prior + effects[at].sum(axis=1)
@@ -162,7 +167,8 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
             by = np.where(wanted == inside, times.ttft_slope(first.constants, features), 0.0)
             error = np.concatenate([error, late])
             slope = np.concatenate([slope, by[known] / TTFT_SCALE])
-        cost = 2.0 * np.sum(np.sqrt(1.0 + error ** 2) - 1.0) + np.sum((effects * pull) ** 2)
+        cost = (2.0 * np.sum(counts * (np.sqrt(1.0 + error ** 2) - 1.0))
+                + np.sum((effects * pull) ** 2))
         return float(cost), error, slope
 
     effects, damping = np.zeros(starts[-1]), 1e-3
@@ -172,7 +178,7 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
         rows = np.arange(len(error))[:, None]
         for level in range(len(names)):
             full[rows, rows_at[:, level]] = slope
-        weighted = full / np.sqrt(1.0 + error ** 2)[:, None]
+        weighted = full * (counts / np.sqrt(1.0 + error ** 2))[:, None]
         normal = weighted.T @ full + np.diag(pull ** 2)
         descent = weighted.T @ error + pull ** 2 * effects
         better = None

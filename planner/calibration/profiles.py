@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,6 +63,11 @@ class EngineFit:
     def gpus(self) -> list[str]:
         """Slugs of the GPUs that were measured."""
         return sorted({p.gpu or "" for p in self.points})
+
+    @property
+    def served(self) -> bool:
+        """Whether closed loops were measured, not full batches alone."""
+        return any(math.isfinite(p.ttft_s) for p in self.points)
 
     @property
     def precisions(self) -> set[str]:
@@ -155,19 +161,25 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
     made = []
     for precision in ("*", *PRECISIONS[1:]):
         key = "bf16" if precision == "*" else precision
-        known = key in result.precisions
+        known = key in result.precisions and result.served
+        least = 0.0 if known else UNSEEN_ERROR if result.served else UNFITTED_ERROR
         made.append(replace(
             prior[key], slug=profile_slug(result.engine, result.family, precision),
             gpu=result.family, precision=precision, expert_imbalance=1.0,
             obtained="fitted" if known else "assumed",
             **step_fields(result.step, _constants_of(key, result.gpu)),
             **first_token_fields(result.first_token, _constants_of(key, result.gpu)),
-            tpot_error=round(max(result.errors.tpot_left_out, 0.0 if known else UNSEEN_ERROR), 4),
-            ttft_error=round(result.errors.ttft_left_out, 4),
+            tpot_error=round(max(result.errors.tpot_left_out, least), 4),
+            ttft_error=_stated(result.errors.ttft_left_out),
             train_error=round(result.errors.tpot_train, 4), points=len(result.points),
             fitted_on=" ".join([*sorted(seen), *result.gpus]),
             source=_source(result, key, source, known), as_of=as_of))
     return made
+
+
+def _stated(error: float) -> float | None:
+    """A profile's error; None where nothing was measured."""
+    return None if math.isnan(error) else round(error, 4)
 
 
 def profile_slug(engine: str, family: str, precision: str) -> str:
@@ -183,7 +195,8 @@ def _source(result: EngineFit, precision: str, source: str, known: bool) -> str:
     used = {f"{n}_{_constants_of(precision, result.gpu)}" for n in BY_PRECISION} | set(SHARED)
     still = [kind_of(n) for n, moved in zip(STEP_NAMES, result.determined, strict=True)
              if n in used and not moved]
-    text = source if known else f"{source}; this precision was not measured"
+    missing = "; this precision was not measured" if result.served else "; full batches only"
+    text = source if known else source + missing
     return f"{text}; at their prior: {', '.join(still)}" if still else text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
@@ -22,18 +22,21 @@ from planner.calibration.profiles import (
     rows,
     transferred,
 )
-from planner.calibration.throughput import ThroughputRow
+from planner.calibration.throughput import ThroughputRow, best_points
 from planner.catalog.book import Catalog
 from planner.catalog.rows import engine_from_fields
 from planner.catalog.shipped import engine_rows
 from planner.engine import EngineProfile
 from planner.errors import InvalidValue, NotInCatalog
 from planner.prediction import Point, predict, running_cap
+from planner.requests import Layout
 from planner.roofline import Deployment
 from planner.units import ms_to_s
 
 OFFLINE_FROM, OFFLINE_FAMILIES = "1.0", ("hopper", "blackwell")
-"""Offline rows that are fitted: of releases as new as those of the closed loops."""
+"""Offline rows of TensorRT-LLM that are fitted: of releases as new as those of the closed loops."""
+MLPERF_WEIGHT = 12.0
+"""Points that all offline results of MLPerf of one model, GPU, engine and precision count as."""
 SHRINK = 5
 """Points' worth of doubt in a factor of disaggregated serving."""
 PRIORS = Path(__file__).parent / "priors.csv"
@@ -79,36 +82,55 @@ def calibrate(folder: Path, catalog: Catalog, as_of: date) -> Calibration:
 
 
 def offline_points(rows: Iterable[ThroughputRow], catalog: Catalog) -> list[MeasuredPoint]:
-    """Offline rows of TensorRT-LLM as points of a fit: full batches, which closed loops lack.
+    """Offline rows as points of a fit: full batches, which closed loops lack.
 
     As many sequences run as the memory holds, and each gains a token every ``n / throughput``.
-    Only releases from 1.0, of GPUs whose families have closed loops too.
+    TensorRT-LLM: releases from 1.0, of GPUs whose families have closed loops too. MLPerf: in the
+    best layout under the profiles of the catalog; many results repeat one submission, so those of a
+    model, GPU, engine and precision together count as :data:`MLPERF_WEIGHT` points at most.
     """
+    chosen = [row for row in rows if row.scenario == "offline" and _usable(row, catalog)]
+    alike = Counter(map(submission, chosen))
     found = []
-    for row in rows:
-        if row.suite != "TensorRT-LLM" or row.layout is None or row.engine_version < OFFLINE_FROM:
-            continue
-        gpu = catalog.gpu(row.gpu)
-        if gpu.architecture.lower() not in OFFLINE_FAMILIES:
-            continue
-        try:
-            llm = catalog.llm(row.model)
-        except NotInCatalog:
-            continue
-        profile = catalog.engine(row.engine, gpu, row.weights)
-        deployment = Deployment(llm, gpu, row.weights, row.kv or llm.native_kv, row.layout,
-                                profile)
-        context = np.array([row.prompt_tokens + row.output_tokens / 2.0])
-        running = float(running_cap(deployment, context)[0])
-        found.append(MeasuredPoint(
-            row.prompt_tokens, row.output_tokens, math.nan,
-            running / (row.output_tokens_per_s_per_gpu * row.layout.gpus), source=row.source,
-            model=row.model, gpu=row.gpu, engine=row.engine, engine_version=row.engine_version,
-            setup="colocated", weights=row.weights, kv=row.kv or None,
-            tensor_parallel=row.layout.tensor, pipeline_parallel=row.layout.pipeline,
-            expert_parallel=row.layout.expert, data_parallel=row.layout.data,
-            concurrency=running))
+    for row, (_, point) in zip(chosen, best_points(chosen, catalog), strict=True):
+        if point is not None:
+            weight = min(MLPERF_WEIGHT / alike[submission(row)], 1.0)
+            found.append(_offline_point(row, point.layout, catalog,
+                                        weight if row.suite == "MLPerf" else 1.0))
     return found
+
+
+def submission(row: ThroughputRow) -> tuple[str, ...]:
+    """What MLPerf results share that repeat one another: suite, model, GPU, engine, precision."""
+    return row.suite, row.model, row.gpu, row.engine, row.weights
+
+
+def _usable(row: ThroughputRow, catalog: Catalog) -> bool:
+    try:
+        catalog.llm(row.model)
+        family = catalog.gpu(row.gpu).architecture.lower()
+    except NotInCatalog:
+        return False
+    return row.suite == "MLPerf" or (row.suite == "TensorRT-LLM" and row.layout is not None
+                                     and row.engine_version >= OFFLINE_FROM
+                                     and family in OFFLINE_FAMILIES)
+
+
+def _offline_point(row: ThroughputRow, layout: Layout, catalog: Catalog, weight: float
+                   ) -> MeasuredPoint:
+    gpu, llm = catalog.gpu(row.gpu), catalog.llm(row.model)
+    profile = catalog.engine(row.engine, gpu, row.weights)
+    deployment = Deployment(llm, gpu, row.weights, row.kv or llm.native_kv, layout, profile)
+    context = np.array([row.prompt_tokens + row.output_tokens / 2.0])
+    running = float(running_cap(deployment, context)[0])
+    return MeasuredPoint(
+        row.prompt_tokens, row.output_tokens, math.nan,
+        running / (row.output_tokens_per_s_per_gpu * layout.gpus), source=row.source,
+        model=row.model, gpu=row.gpu, engine=row.engine, engine_version=row.engine_version,
+        setup="colocated", weights=row.weights, kv=row.kv or None,
+        tensor_parallel=layout.tensor, pipeline_parallel=layout.pipeline,
+        expert_parallel=layout.expert, data_parallel=layout.data,
+        concurrency=running, weight=weight)
 
 
 def profiles_of(pooled: PooledFit, base: Catalog, as_of: str, source: str

@@ -9,9 +9,9 @@ import pytest
 
 from planner.calibration.constants import STEP_NAMES, step_seconds
 from planner.calibration.datasets import curve_layout, curve_speculates
-from planner.calibration.fit import fit
+from planner.calibration.fit import Sample, fit
 from planner.calibration.golden import read_golden
-from planner.calibration.pooled import LEVELS, levels_of
+from planner.calibration.pooled import LEVELS, fit_effects, levels_of
 from planner.calibration.profiles import fit_all, priors, sample_of, step_fields
 from planner.calibration.run import prior_catalog, profiles_of
 from planner.catalog.shipped import shipped_catalog
@@ -101,6 +101,24 @@ def test_an_engine_without_points_of_a_family_takes_what_others_showed() -> None
     assert 0.4 <= fields["mfu"] <= 0.8
     assert 0.6 <= fields["mbu"] <= 0.95
     assert fields["moe_layer_s"] > fields["layer_s"] > 0
+
+
+def test_a_point_counts_as_much_as_its_weight() -> None:
+    sample = sample_of(POINTS[:80], BASE)
+    size = len(sample.points)
+    twice = sample.at(np.array([*range(size), *range(size // 2)], dtype=np.intp))
+    heavy = replace(sample, weight=np.where(np.arange(size) < size // 2, 2.0, 1.0))
+    wrong = replace(twice, tpot=np.where(np.arange(len(twice.points)) < size, twice.tpot, 9.0),
+                    weight=np.where(np.arange(len(twice.points)) < size, 1.0, 0.0))
+
+    def found(of: Sample) -> np.ndarray:
+        effects = fit_effects(of.features, of.tpot, of.prior, of.bounds, of.keys, LEVELS,
+                              weight=of.weight)
+        return sample.constants(effects)
+
+    assert found(heavy) == pytest.approx(found(twice), abs=1e-6)
+    assert found(wrong) == pytest.approx(found(sample), abs=1e-6)
+    assert np.abs(found(heavy) - found(sample)).max() > 1e-3
 
 
 def test_more_experts_and_sequences_never_take_less_time() -> None:

@@ -114,9 +114,9 @@ def test_planning_on_means_fails() -> None:
     load_on_means, seen = replicas_of_the_means_plan("azure_code_means", 1)
     assert load_on_means < 0.4
     assert seen is not None
-    assert seen.ttft_s["p90"] == pytest.approx(0.345, rel=0.05)
+    assert seen.ttft_s["p90"] == pytest.approx(0.360, rel=0.05)
     load_at_peak, seen = replicas_of_the_means_plan("azure_code", 1)
-    assert load_at_peak == pytest.approx(1.44, rel=0.05)
+    assert load_at_peak == pytest.approx(1.53, rel=0.05)
     assert seen is None, "the queue grows without end"
     for replicas, ttft_s in ((2, 8.205), (4, 2.124), (8, 1.015), (9, 0.923)):
         _, seen = replicas_of_the_means_plan("azure_code", replicas)
