@@ -32,7 +32,7 @@ from planner.pricing import Pricer
 from planner.requests import PlanRequest
 
 CATALOG_TERMS = (("reserved_1y", 12), ("reserved_3y", 36))
-NODE_STEP, MOST_NODES = 1.07, 13
+NODE_STEP, MOST_NODES = 1.07, 21
 """Growth of the lengths from one sizing to the next, and the most sizings of one workload."""
 NODE_REACH = 1.25
 """How far beyond the last month's lengths a curve goes, for edits in the workbook."""
