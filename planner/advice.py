@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.catalog.book import Catalog
-from planner.describe import limiting_pool
+from planner.describe import limiting_pool, missed_targets
 from planner.fleet import Fleet, FleetSize, fleet_size
 from planner.hardware import Gpu
-from planner.one_pool import DEFAULT_TOKEN_BUDGETS
+from planner.one_pool import DEFAULT_TOKEN_BUDGETS, OnePool
 from planner.pricing import Pricer
 from planner.requests import PlanRequest, Precisions, Speculative
 from planner.roofline import Deployment, StepBatch, StepModel
 from planner.search import search
 from planner.sizing import Miss, Resources
+from planner.two_pools import TwoPools
 from planner.units import s_to_ms
-from planner.workload import Slo
+from planner.workload import REFERENCE_TOKENS, Slo
 
 PREFIX_HIT = 0.5
 """Prefix-cache hit rate that the lever tries."""
@@ -57,6 +58,8 @@ def advise(request: PlanRequest, resources: Resources, pricer: Pricer, fleet: Fl
     metric, role = limiting_pool(fleet, request)
     rows = [_row(f"limited_by_{metric}", _binding_message(metric, role, fleet), fleet.gpus,
                  fleet.gpus, None)]
+    rows += [_row(f"misses_{m}", f"At {fleet.gpus} GPUs it misses its {m.upper()} target.",
+                  fleet.gpus, None, None) for m in missed_targets(fleet.sized.latencies, request)]
     for lever in _levers(request, resources, fleet, metric):
         after = _cheapest(lever.request, _resources(lever.request, resources, pricer), pricer)
         rows.append(_lever_row(lever, fleet, after, pricer))
@@ -111,17 +114,22 @@ def reason_of(options: list[dict[str, Any]], missed: list[Miss], slos: Sequence[
         return _alone(name, best)
     other = others[0]
     if best.get("warnings"):
-        return f"No option meets every target. {name} comes first: {best['warnings'][0]}"
+        return f"No option meets every target; {name} comes first ({_missed(best)})."
     if other.get("warnings"):
-        return f"{name} meets the targets, {_name(other)} does not: {other['warnings'][0]}"
+        return f"{name} meets the targets, {_name(other)} does not ({_missed(other)})."
     return (f"{name} {_saving(best, other, slos)} {_name(other)} ({best['gpus']} GPUs against "
             f"{other['gpus']}, which {_limit_words(other['limited_by'])}).")
 
 
 def _alone(name: str, best: dict[str, Any]) -> str:
     if best.get("warnings"):
-        return f"No option meets every target. {name} is the only one: {best['warnings'][0]}"
+        return f"No option meets every target; {name} is the only one ({_missed(best)})."
     return f"{name} is the only option that meets the targets."
+
+
+def _missed(option: dict[str, Any]) -> str:
+    """What an option misses: the first sentence of its first warning, without its full stop."""
+    return str(option["warnings"][0]).split(". ")[0].removesuffix(".")
 
 
 def _saving(best: dict[str, Any], other: dict[str, Any], slos: Sequence[Slo]) -> str:
@@ -185,6 +193,9 @@ def _levers(request: PlanRequest, resources: Resources, fleet: Fleet, metric: st
     """Levers that apply to the recommended option."""
     kept = _kept(request, fleet)
     sized, gpus = fleet.sized, [p.pool.deployment.gpu for p in fleet.pools]
+    if "disaggregated" not in request.setups and missed_targets(sized.latencies, request):
+        yield Lever("disaggregated", "two pools (disaggregated)",
+                    replace(kept, setups=("disaggregated",)))
     wide = sized.weights in ("bf16", "fp16", "fp32")
     if wide and all("fp8" in g.peak_flop_per_s for g in gpus):
         yield Lever("fp8_weights", "FP8 weights",
@@ -267,33 +278,50 @@ def _resources(request: PlanRequest, resources: Resources, pricer: Pricer) -> Re
                    usd_by_stage=pricer.by_stage(gpus))
 
 
-def _cheapest(request: PlanRequest, resources: Resources, pricer: Pricer
-              ) -> FleetSize | None:
-    fleets = [fleet_size(c.pools, request) for c in search(request, resources).choices]
-    fleets = [f for f in fleets if f.gpus <= request.limits.max_gpus]
+@dataclass(frozen=True, slots=True)
+class After:
+    """What a lever leads to: the fleet, and the targets that it still misses."""
 
-    def key(fleet: FleetSize) -> tuple[float, int]:
-        usd = pricer.usd_per_hour(fleet)
-        return (math.inf if usd is None else usd, fleet.gpus)
-
-    return min(fleets, key=key, default=None)
+    fleet: FleetSize
+    missed: tuple[str, ...]
 
 
-def _lever_row(lever: Lever, before: Fleet | None, after: FleetSize | None, pricer: Pricer
+def _cheapest(request: PlanRequest, resources: Resources, pricer: Pricer) -> After | None:
+    """The option that ranks first: those that keep every target before the others."""
+    found = [After(fleet, _missed_by(choice, request))
+             for choice in search(request, resources).choices
+             if (fleet := fleet_size(choice.pools, request)).gpus <= request.limits.max_gpus]
+
+    def key(after: After) -> tuple[bool, float, int]:
+        usd = pricer.usd_per_hour(after.fleet)
+        return bool(after.missed), math.inf if usd is None else usd, after.fleet.gpus
+
+    return min(found, key=key, default=None)
+
+
+def _missed_by(choice: OnePool | TwoPools, request: PlanRequest) -> tuple[str, ...]:
+    """Targets that a choice misses; only short answers can miss one that sizing has asked for."""
+    if request.workload.output.mean >= REFERENCE_TOKENS or not request.workload.slo("tpot"):
+        return ()
+    return tuple(missed_targets(choice.sized(request).latencies, request))
+
+
+def _lever_row(lever: Lever, before: Fleet | None, after: After | None, pricer: Pricer
                ) -> dict[str, Any]:
     gpus = before.gpus if before else None
     if after is None:
         return _row(lever.code, f"With {lever.label} the targets could not be met.", gpus, None,
                     None)
-    usd = pricer.usd_per_hour(after)
+    count, usd = after.fleet.gpus, pricer.usd_per_hour(after.fleet)
     money = "" if usd is None else f", {usd:,.2f} USD/h"
+    still = "".join(f" {m.upper()} misses its target there." for m in after.missed)
     if gpus is None:
-        message = f"With {lever.label} it works: {after.gpus} GPUs{money}."
+        message = f"With {lever.label} it works: {count} GPUs{money}.{still}"
     else:
-        delta = after.gpus - gpus
+        delta = count - gpus
         change = "no change" if not delta else f"{abs(delta)} {'more' if delta > 0 else 'fewer'}"
-        message = f"With {lever.label}: {after.gpus} GPUs instead of {gpus} ({change}{money})."
-    return _row(lever.code, message, gpus, after.gpus, usd)
+        message = f"With {lever.label}: {count} GPUs instead of {gpus} ({change}{money}).{still}"
+    return _row(lever.code, message, gpus, count, usd)
 
 
 def _row(code: str, message: str, before: int | None, after: int | None, usd: float | None

@@ -154,19 +154,20 @@ def missed_targets(seen: Latencies, request: PlanRequest) -> list[str]:
 
 
 def warnings(seen: Latencies, request: PlanRequest) -> list[str]:
-    """What an option does not keep, a sentence each."""
+    """What an option does not keep: a sentence each, and why where that is known."""
     figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
     missed, found = missed_targets(seen, request), []
     for slo in request.workload.slos:
         if slo.metric not in missed:
             continue
         value = figures[slo.metric][f"p{slo.percentile:g}"]
-        words = (f"Misses its target: {slo.metric} p{slo.percentile:g} is {s_to_ms(value):.1f} ms, "
-                 f"above {s_to_ms(slo.limit_s):g} ms.")
+        words = (f"{slo.metric.upper()} p{slo.percentile:g} is {s_to_ms(value):.1f} ms, above its "
+                 f"target of {s_to_ms(slo.limit_s):g} ms.")
         if slo.metric == "tpot" and request.workload.output.mean < REFERENCE_TOKENS:
-            words += (f" The pool is sized for answers of {REFERENCE_TOKENS:g} tokens on average; "
-                      f"those of {request.workload.output.mean:.0f} have fewer gaps to share a "
-                      "prompt's stall.")
+            words += (f" The pool is sized for answers of {REFERENCE_TOKENS:g} tokens; in answers "
+                      f"of {request.workload.output.mean:.0f} the wait for another prompt spreads "
+                      "over fewer tokens. Two pools, or more replicas (verify finds how many), "
+                      "lower it.")
         found.append(words)
     return found
 

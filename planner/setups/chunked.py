@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from planner.queueing import Moments, Stalls, Wait, burst_ahead
 from planner.roofline import StepBatch
-from planner.setups.base import Table
+from planner.setups.base import Table, cached_of_token, depth_slope_s, prompt_of_token
 from planner.setups.continuous import Array, Continuous, mean_wait_s
 
 CHUNK_RESIDUAL = 0.9
@@ -57,7 +57,7 @@ class Columns:
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Columns]:
         """Columns of several budgets [token] from one evaluation of the steps."""
-        longest = max(_longest(table), 1.0)
+        longest = max(prompt_of_token(table), 1.0)
         caps, at, spaces, chunks = [], [], [], []
         for budget in token_budgets:
             room = (budget - MIN_CHUNK_TOKENS) / table.tokens_per_decode
@@ -218,36 +218,18 @@ class Chunked(Continuous):
         return wanted / step, step / accepted, float(self.mixed[n - 1]), load
 
 
-def _longest(table: Table) -> float:
-    """Mean prompt [token] that a prompt token belongs to: E[p^2] / E[p]."""
-    prompt = table.workload.new_prompt
-    return prompt.second_moment / prompt.mean
-
-
-def _cached(table: Table) -> float:
-    """Mean cached tokens [token] before the prompt that a prompt token belongs to."""
-    tokens, weights = table.prompt_tokens, table.prompt_weights
-    return float((weights * tokens) @ (table.workload.prompt.tokens - tokens)
-                 / (weights @ tokens))
-
-
 def _further_s(table: Table) -> Array:
     """What a prompt of each length takes beyond that of its tokens at their mean depth [s].
 
     Attention reads what is before a token, so a token costs more the deeper it stands in its
-    prompt: by a constant each token before it, taken from the longest prompt with and without as
-    many tokens before it. Sums to 0 over the tokens.
+    prompt (:func:`planner.setups.base.depth_slope_s`). Sums to 0 over the tokens.
     """
-    tokens, longest = table.prompt_tokens, max(_longest(table), 1.0)
+    tokens, longest = table.prompt_tokens, max(prompt_of_token(table), 1.0)
     depth = table.workload.prompt.tokens - tokens / 2.0
-    deeper = depth - (_cached(table) + longest / 2.0)
+    deeper = depth - (cached_of_token(table) + longest / 2.0)
     if not deeper.any():
         return np.zeros(len(tokens))
-    before = _cached(table) + longest
-    seconds = np.asarray(table.model.seconds(StepBatch(
-        prefill_tokens=np.full(2, longest), prefill_sequences=1.0,
-        cached=np.array([0.0, before]), logits=0.0)))
-    return np.asarray((seconds[1] - seconds[0]) / (longest * before) * tokens * deeper)
+    return depth_slope_s(table) * tokens * deeper
 
 
 def _mixed_s(table: Table, decodes: Array, chunk: Array) -> Array:
@@ -255,4 +237,5 @@ def _mixed_s(table: Table, decodes: Array, chunk: Array) -> Array:
     return table.model.seconds(StepBatch(
         decodes=decodes, context=table.workload.running_context,
         tokens_per_decode=table.tokens_per_decode, prefill_tokens=chunk, prefill_sequences=1.0,
-        cached=_cached(table) + np.maximum(_longest(table) - chunk, 0.0) / 2.0, logits=0.0))
+        cached=cached_of_token(table) + np.maximum(prompt_of_token(table) - chunk, 0.0) / 2.0,
+        logits=0.0))

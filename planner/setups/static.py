@@ -20,7 +20,15 @@ from scipy.special import betainc, ndtr
 from planner.memory import sequence_bytes_per_gpu
 from planner.queueing import PERCENTILES, burst_ahead, reaching
 from planner.roofline import StepBatch
-from planner.setups.base import Latencies, Table, Verdict, cap_sequence, e2e_figures, figures
+from planner.setups.base import (
+    Latencies,
+    Table,
+    Verdict,
+    cap_sequence,
+    depth_slope_s,
+    e2e_figures,
+    figures,
+)
 from planner.setups.continuous import Array
 from planner.workload import Slo
 
@@ -57,10 +65,9 @@ class Static:
             prefill_tokens=n * prompt.mean, prefill_sequences=n,
             cached=self.workload.prompt.mean - prompt.mean)))
         self.decode_s = table.decode_s[: len(n)]
-        # The attention of prompts of unlike length takes longer than that of their mean.
-        alone = float(table.prompt_weights @ table.prefill_s)
-        uneven = max(alone - float(self.prefill_s[0]), 0.0)
-        self.prefill_s = self.prefill_s + n * uneven
+        self.prefill_s = self.prefill_s + n * _uneven_s(table)
+        self.prefill_s[0] = float(table.prompt_weights @ table.prefill_s)
+        self.prefill_s = np.maximum.accumulate(self.prefill_s)
         self.cycle_s = self.prefill_s + longest_of(self.workload.output.tokens,
                                                    self.workload.output.weights, n) * self.decode_s
         self.n = n
@@ -362,6 +369,16 @@ class Batches:
         sizes = np.interp(np.asarray(shares) - 1e-9, reached, np.concatenate([[0.0], self.ends]))
         place = np.clip(np.ceil(sizes - 1e-6).astype(int), 1, len(self.steps_s)) - 1
         return [float(x) for x in self.steps_s[place]]
+
+
+def _uneven_s(table: Table) -> float:
+    """What the attention of a prompt takes beyond that of the mean prompt [s], mean over unlike
+    ones: a token costs more the deeper it stands."""
+    weights, tokens = table.prompt_weights, table.prompt_tokens
+    cached = table.workload.prompt.tokens - tokens
+    mean, cached_mean = float(weights @ tokens), float(weights @ cached)
+    depth = float(weights @ (tokens * (cached + tokens / 2.0)))
+    return depth_slope_s(table) * max(depth - mean * (cached_mean + mean / 2.0), 0.0)
 
 
 @lru_cache(maxsize=512)

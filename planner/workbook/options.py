@@ -52,6 +52,7 @@ def _latency_columns(plan: Plan) -> list[Column]:
         columns.append(Column(f"Headroom {words.SHORT[target.metric]} [%]",
                               live(plan, f"headroom_{target.metric}", _headroom(target.metric)), 10,
                               "percent"))
+    columns.append(Column("Warning", words.warning, 22, "text"))
     return columns
 
 

@@ -176,7 +176,17 @@ def answer(plan: Plan) -> str:
     if option is None:
         return refusal(plan)
     end = f" The limit is {limit(option['limited_by'])}." if option.get("limited_by") else ""
+    missed = warning(option)
+    if missed:
+        return (f"{_fleet(plan, option)} come closest to {job(plan)}{_money(option)}, but miss a "
+                f"target: {missed}.{end}")
     return f"{_fleet(plan, option)} serve {job(plan)}{_money(option)}.{end}"
+
+
+def warning(option: Row) -> str:
+    """What an option misses, in short: the first sentences of its warnings."""
+    return "; ".join(clean(w).split(". ")[0].removesuffix(".")
+                     for w in option.get("warnings") or [])
 
 
 def refusal(plan: Plan) -> str:

@@ -103,6 +103,17 @@ def test_rate_is_monotone_at_random(setup, rate, factor, prompt, output):
         changed(document, "workload.requests_per_second", rate * factor))
 
 
+@pytest.mark.parametrize("setup", SETUPS)
+def test_a_little_longer_prompts_never_take_fewer_gpus(setup):
+    """Step by step over where the rows of one mean prompt fill a tile of the GEMMs more."""
+    found = [gpus_of(plan_request(
+        40, {"mean": mean, "p95": 2.5 * mean}, {"mean": 50, "p95": 125}, model="gpt-oss-120b",
+        gpus=["a100-sxm-80gb"], setups=[setup], objective="gpus", slo={"ttft_ms": 1000,
+                                                                       "tpot_ms": 30}))
+             for mean in range(5940, 6241, 30)]
+    assert found == sorted(found)
+
+
 # -- a better GPU never takes more of them ----------------------------------------------------
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from planner.api.plan_schema import parse_plan
 from planner.api.plan_service import make
 from planner.catalog.shipped import shipped_catalog
+from planner.workbook import words
+from planner.workbook.plan import Plan
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -27,19 +29,37 @@ def test_options_that_miss_a_target_say_so_and_come_last() -> None:
     for option in document["options"]:
         left = min(option["headroom"].values())
         assert bool(option["warnings"]) == (left < -1e-3)
-        for words in option["warnings"]:
+        for warning in option["warnings"]:
             level = option["tpot_ms"]["p90"]
-            assert words.startswith(f"Misses its target: tpot p90 is {level:.1f} ms")
-            assert "96 tokens" in words
+            assert warning.startswith(f"TPOT p90 is {level:.1f} ms, above its target of 50 ms.")
+            assert "96 tokens" in warning
 
 
 def test_a_plan_of_such_options_alone_does_not_say_that_it_meets_the_targets() -> None:
     document = planned(setups=["colocated"])
     assert document["recommended"]["warnings"]
-    assert document["reason"].startswith("No option meets every target.")
+    assert document["reason"].startswith("No option meets every target;")
 
 
 def test_an_option_ahead_of_them_is_compared_by_its_targets() -> None:
     document = planned()
     assert document["recommended"]["warnings"] == []
-    assert "does not: Misses its target: tpot" in document["reason"]
+    assert "does not (TPOT p90 is" in document["reason"]
+
+
+def test_advice_says_what_is_missed_and_what_would_still_miss_it() -> None:
+    document = planned(setups=["colocated"], advice=True)
+    advice = {row["code"]: row for row in document["advice"]}
+    assert advice["misses_tpot"]["gpus_before"] == document["recommended"]["gpus"]
+    assert advice["prefix_caching"]["message"].endswith("TPOT misses its target there.")
+    two = advice["disaggregated"]
+    assert "misses" not in two["message"]
+    best = planned(setups=["disaggregated"])["recommended"]
+    assert two["gpus_after"] == best["gpus"]
+    assert best["warnings"] == []
+
+
+def test_the_workbook_names_what_the_first_option_misses() -> None:
+    plan = Plan(planned(setups=["colocated"]), {}, {})
+    assert "but miss a target: TPOT p90 is" in words.answer(plan)
+    assert "miss" not in words.answer(Plan(planned(), {}, {}))

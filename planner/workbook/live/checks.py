@@ -18,7 +18,7 @@ from planner.workload import MAX_P95_OVER_MEAN, REFERENCE_TOKENS
 NAME = "Checks"
 WIDTHS = (54, 20, 20, 12, 68)
 GOOD, STALE = "OK", "OK, but engine results are stale"
-SHORT = "OK, but short answers miss the target of TPOT"
+SHORT = "OK, but short answers miss TPOT"
 """A pool for short answers is sized as if they had :data:`REFERENCE_TOKENS`; theirs may take more
 (the ``warnings`` of an option)."""
 
