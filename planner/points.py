@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.queueing import split_arrival_cv2, sum_percentiles
+from planner.arrivals import split_arrival_cv2
+from planner.queueing import sum_percentiles
 from planner.requests import PlanRequest
 from planner.roofline import StepBatch
 from planner.setups.base import Table

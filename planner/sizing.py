@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from planner.arrivals import split_arrival_cv2
 from planner.engine import EngineProfile
 from planner.hardware import Gpu
 from planner.llm import Llm
-from planner.queueing import split_arrival_cv2
 from planner.requests import Layout, PlanRequest
 from planner.roofline import Deployment
 from planner.setups.base import Latencies, Table, Verdict

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import split_arrival_cv2
+from planner.arrivals import split_arrival_cv2
 from planner.requests import PlanRequest
 from planner.setups.base import Table, build_table
 from planner.setups.chunked import Chunked

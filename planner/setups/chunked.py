@@ -15,10 +15,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import Moments, Stalls, Wait, burst_ahead
+from planner.arrivals import burst_ahead
+from planner.queueing import Moments, Wait
 from planner.roofline import StepBatch
 from planner.setups.base import Table, cached_of_token, depth_slope_s, prompt_of_token
 from planner.setups.continuous import Array, Continuous, mean_wait_s
+from planner.stalls import Stalls
 
 CHUNK_RESIDUAL = 0.9
 """Share of a mean step that a new prompt waits for: the rest of the running one, and the longer

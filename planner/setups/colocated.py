@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.queueing import Moments, Stalls, Wait, burst_behind
+from planner.arrivals import burst_behind
+from planner.queueing import Moments, Wait
 from planner.setups.base import Table
 from planner.setups.continuous import RESIDUAL, Array, Continuous, mean_wait_s
+from planner.stalls import Stalls
 
 
 class Colocated(Continuous):

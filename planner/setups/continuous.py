@@ -14,17 +14,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrivals import burst_ahead
+from planner.percentiles import CLOSE, some_value
 from planner.queueing import (
-    CLOSE,
     PERCENTILES,
     Chain,
-    Stalls,
     Wait,
     admission_wait,
-    burst_ahead,
     holds_within_both,
     share_within_both,
-    some_value,
     sum_percentiles,
     surely_within,
 )
@@ -36,6 +34,7 @@ from planner.setups.base import (
     figures,
     gap_percentiles,
 )
+from planner.stalls import Stalls
 from planner.workload import REFERENCE_TOKENS, Gaps, Slo, constant
 
 Array = NDArray[np.float64]

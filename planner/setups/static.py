@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, ndtr
 
+from planner.arrivals import burst_ahead
 from planner.memory import sequence_bytes_per_gpu
-from planner.queueing import PERCENTILES, burst_ahead, reaching
+from planner.percentiles import reaching
+from planner.queueing import PERCENTILES
 from planner.roofline import StepBatch
 from planner.setups.base import (
     Latencies,

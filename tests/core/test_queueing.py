@@ -13,21 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrivals import burst_ahead, burst_behind, peakedness, split_arrival_cv2
 from planner.queueing import (
     Chain,
-    Stalls,
-    TokenTimes,
     admission_wait,
-    burst_ahead,
-    burst_behind,
     mg1_wait,
     no_wait,
-    peakedness,
     share_within,
     share_within_both,
-    split_arrival_cv2,
     sum_percentiles,
 )
+from planner.stalls import Stalls, TokenTimes
 from planner.workload import (
     Lengths,
     constant,

@@ -8,9 +8,9 @@ import pytest
 
 from planner.api.budget_schema import parse_budget
 from planner.api.plan_schema import parse_plan
+from planner.arrivals import split_arrival_cv2
 from planner.budget.budget import make_budget
 from planner.catalog.shipped import shipped_catalog
-from planner.queueing import split_arrival_cv2
 from planner.requests import Layout
 from planner.roofline import Deployment
 from planner.setups.base import Latencies, build_table

@@ -1,6 +1,6 @@
 """TPOT of single requests as formulas: a step, and what prompts add to it.
 
-The formulas of ``planner.queueing.Stalls`` and ``TokenTimes``, over the rows of a table or for one
+The formulas of ``planner.stalls.Stalls`` and ``TokenTimes``, over the rows of a table or for one
 batch size.
 """
 
@@ -106,7 +106,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Law:
-    """TPOT of single requests (``queueing.TokenTimes``), row by row of a table or of one size.
+    """TPOT of single requests (``stalls.TokenTimes``), row by row of a table or of one size.
 
     Attributes
     ----------

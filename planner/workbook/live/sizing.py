@@ -38,7 +38,7 @@ class Found:
 
 
 def arrival_cv2(load: Load, replicas: X) -> X:
-    """Squared CV at one of the replicas (``queueing.split_arrival_cv2``)."""
+    """Squared CV at one of the replicas (``arrivals.split_arrival_cv2``)."""
     return 1.0 + (square(load.cv) - 1.0) / most(replicas, 1.0)
 
 
