@@ -14,6 +14,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ SLACK = 1e-9
 """Replicas by which a rate may exceed whole ones: rounding of floats."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Capacity:
     """Highest rates of a pool at a fixed layout.
 
@@ -59,10 +60,20 @@ class Capacity:
     replicas: tuple[int, ...]
     requests_per_s: tuple[float, ...]
 
-    @property
+    @cached_property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """Rate [1/s] and replicas of each row, from nothing on."""
-        return ((0.0, 0.0), *zip(self.requests_per_s, map(float, self.replicas), strict=True))
+        """Rate [1/s] and replicas where more replicas hold more, from nothing on.
+
+        Under strong bursts a few replicas may hold no rate at all: the first point is the most
+        that do not.
+        """
+        found = [(0.0, 0.0)]
+        for rate, count in zip(self.requests_per_s, map(float, self.replicas), strict=True):
+            if rate > found[-1][0]:
+                found.append((rate, count))
+            elif rate <= 0.0:
+                found[0] = (0.0, count)
+        return tuple(found)
 
     def needed(self, rate_per_s: float) -> int:
         """Replicas for a rate [1/s]: linear between the rows, the last slope beyond them.
@@ -80,16 +91,18 @@ class Capacity:
     def segment(self, rate_per_s: float) -> tuple[float, float, float]:
         """Start [1/s], replicas there and replicas per rate of the stretch that holds a rate."""
         points = self.points
-        place = min(max(bisect_left(self.requests_per_s, rate_per_s), 0), len(points) - 2)
+        after_it = bisect_left(points, rate_per_s, key=lambda p: p[0])
+        place = min(max(after_it - 1, 0), len(points) - 2)
         (at, base), (after, top) = points[place], points[place + 1]
         return at, base, (top - base) / (after - at)
 
     def holds(self, replicas: float) -> float:
         """Rate [1/s] that so many replicas hold."""
         points = self.points
-        place = min(bisect_left(self.replicas, replicas), len(points) - 2)
+        after_it = bisect_left(points, replicas, key=lambda p: p[1])
+        place = min(max(after_it - 1, 0), len(points) - 2)
         (at, base), (after, top) = points[place], points[place + 1]
-        return at + (replicas - base) * (after - at) / (top - base)
+        return max(at + (replicas - base) * (after - at) / (top - base), 0.0)
 
 
 def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
@@ -186,10 +199,10 @@ class FixedLayout:
         for k in counts:
             rate = highest_rate(check, split_arrival_cv2(workload.arrival_cv, k), ceiling_rps,
                                 rate, precision, step)
-            if rate <= 0.0:
-                return None
             rates.append(rate * k * utilization)
-            step = STEP
+            rate, step = rate or known * guess, STEP
+        if not any(rates):
+            return None
         return Capacity(tuple(counts), tuple(np.maximum.accumulate(rates).tolist()))
 
     def _pair(self, tables: Sequence[Table], workload: Workload, counts: Sequence[int] | None,

@@ -80,7 +80,8 @@ class Share:
 
 @dataclass(slots=True)
 class Found:
-    """Fleets, the last month each workload is served, and the reasons of those that are not."""
+    """Fleets, the last month each workload is served, and why those are not that are not served or
+    miss a target."""
 
     fleets: list[Layout]
     ends: dict[int, int]
@@ -197,6 +198,8 @@ def _solve(budget: BudgetRequest, catalog: Catalog, demand: Demand, name: str,
     layout, why = size(budget, catalog, demand, name, members, month)
     if layout is not None:
         found.fleets.append(layout)
+        if why:
+            found.reasons.update({i: why for i in members if i not in found.reasons})
     elif len(members) == 1:
         _alone(budget, catalog, demand, name, members[0], month, why, found)
     else:
@@ -293,7 +296,8 @@ def _searched(members: list[int], month: int, name: str, request: PlanRequest,
     sized = fleet.sized
     return Layout(name, members, month, request, resources.llm, workload, sized.setup,
                   sized.weights, sized.kv, document["limited_by"] or "", _shares(fleet),
-                  pricer.of_fleet(fleet), pricer, FixedLayout(sized, request, resources)), ""
+                  pricer.of_fleet(fleet), pricer, FixedLayout(sized, request, resources)), (
+                      " ".join(document["warnings"]))
 
 
 def _shares(fleet: Fleet) -> list[Share]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.catalog.book import Catalog, PriceChoice
 from planner.cost import fleet_cost
-from planner.describe import latency_ms
+from planner.describe import latency_ms, warnings
 from planner.fleet import Fleet
 from planner.planning import plan_in_short
 from planner.profile_scope import confidence_of
@@ -45,6 +45,7 @@ def lean_document(rank: int, fleet: Fleet, request: PlanRequest,
         "e2e_ms": latency_ms(seen.e2e_s), "usd_per_hour": cost.usd_per_hour,
         "usd_per_month": cost.usd_per_month,
         "usd_per_million_tokens": cost.usd_per_million_tokens, "power_kw": power,
+        "warnings": warnings(seen, request),
         "confidence": confidence_of([p.pool.deployment for p in fleet.pools]),
     }
 
@@ -77,7 +78,8 @@ def _planned(option: Mapping[str, Any], best: bool) -> Row:
                                       "usd_per_month", "usd_per_million_tokens", "power_kw")},
             "status": "planned", "best": best, "replicas": sum(p["replicas"] for p in pools),
             "layout": " + ".join(map(layout, pools)), "utilization": max(used, default=None),
-            "confidence": option["confidence"]["level"], **latencies}
+            "confidence": option["confidence"]["level"], **latencies,
+            "detail": " ".join(option.get("warnings") or []) or None}
 
 
 def _missed(setup: str | None, missed: list[Miss]) -> Row:

@@ -33,8 +33,8 @@ def _change(row: Row) -> float | None:
 
 
 def states_limit(row: Row) -> bool:
-    """Whether a piece of advice says what limits the fleet, and is no lever."""
-    return str(row.get("code")).startswith("limited_by_")
+    """Whether a piece of advice says what limits the fleet or what it misses, and is no lever."""
+    return str(row.get("code")).startswith(("limited_by_", "misses_"))
 
 
 def changes_nothing(row: Row) -> bool:

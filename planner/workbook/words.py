@@ -41,7 +41,8 @@ LEVERS = {
     "fp8_weights": "FP8 weights", "fp8_kv": "FP8 KV cache", "chunk_budget": "Token budget",
     "more_tensor_parallel": "Wider tensor parallel", "prefix_caching": "Prefix caching",
     "speculative_decoding": "Speculative decoding", "spare_replica": "Spare replica",
-    "another_gpu": "Another GPU", "faster_gpu": "A faster GPU", "no_price": "No price",
+    "another_gpu": "Another GPU", "disaggregated": "Two pools",
+    "faster_gpu": "A faster GPU", "no_price": "No price",
 }
 
 
@@ -63,7 +64,8 @@ def limit(name: Any) -> str:
 def lever(code: Any) -> str:
     """What a piece of advice is about."""
     name = str(code or "")
-    for prefix, said in (("limited_by_", "The limit"), ("relax_", "Looser target")):
+    for prefix, said in (("limited_by_", "The limit"), ("misses_", "Missed target"),
+                         ("relax_", "Looser target")):
         metric = name.removeprefix(prefix)
         if metric != name:
             return f"{said}: {limit(metric)}"

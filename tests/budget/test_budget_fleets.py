@@ -33,8 +33,9 @@ def planned_gpus(document: dict[str, Any], rate: float) -> int:
 @pytest.mark.parametrize("changes", [
     {}, {"cv": 3.0}, {"cv": 0.3}, {"limits": {
         "layouts": [{"tensor_parallel": 2}], "token_budgets": [1024], "spare_replicas": 2}},
-    {"setups": ["colocated"]}, {"setups": ["static"], "slo": {"e2e_ms": 30000}}],
-    ids=["chunked", "bursty", "smooth", "spares", "colocated", "static"])
+    {"setups": ["colocated"]}, {"setups": ["static"], "slo": {"e2e_ms": 30000}},
+    {"setups": ["colocated"], "cv": 8.0, "slo": {"ttft_ms": 300, "tpot_ms": 50}}],
+    ids=["chunked", "bursty", "smooth", "spares", "colocated", "static", "few hold nothing"])
 def test_each_month_is_a_plan_of_its_own(changes: dict[str, Any]) -> None:
     document = workload(rate=17, growth_per_month=0.11, **changes)
     figures = budget(document, months=18).base.figures
@@ -209,3 +210,11 @@ def test_no_rate_at_all() -> None:
 def test_bent_curves_are_sampled() -> None:
     assert samples(1.0, 100) == (1,)
     assert samples(2.0, 10)[-1] >= 20
+
+
+def test_a_workload_says_which_target_its_fleet_misses() -> None:
+    """Answers of a few tokens: the pool is sized as if they had 96."""
+    document = made(workload(output=10, cv=2.0, rate=60, setups=["colocated"], slo={
+        "ttft_ms": 1000, "tpot_ms": 20, "percentile": 95})).document
+    assert document["workloads"][0]["reason"].startswith("TPOT p95 is")
+    assert made(workload()).document["workloads"][0]["reason"] is None

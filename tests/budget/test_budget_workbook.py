@@ -42,7 +42,9 @@ LONG = "=1+1 \"quoted\" 'single' 🚀 " + "x" * 170
 HOSTILE = request(workload(rate=1e-3, name=LONG[:200]), workload(name="*?~<b>", fleet="@x"),
                   name=LONG[:200])
 KINDS = {"full": FULL, "hostile": HOSTILE, "nothing": request(IMPOSSIBLE),
-         "one GPU": request(workload(rate=1e-6)), "a million": request(workload(
+         "one GPU": request(workload(rate=1e-6)),
+         "few hold nothing": request(workload(setups=["colocated"], cv=8.0, rate=100, slo={
+             "ttft_ms": 300, "tpot_ms": 50})), "a million": request(workload(
              rate=1_000_000, limits={"layouts": [{"tensor_parallel": 1}],
                                      "token_budgets": [2048], "max_gpus": 1_000_000}))}
 

@@ -9,6 +9,7 @@ from typing import Any
 from planner.api.plan_schema import parse_plan
 from planner.api.plan_service import make
 from planner.catalog.shipped import shipped_catalog
+from planner.sweeps.lean import cell_rows
 from planner.workbook import words
 from planner.workbook.plan import Plan
 
@@ -57,6 +58,14 @@ def test_advice_says_what_is_missed_and_what_would_still_miss_it() -> None:
     best = planned(setups=["disaggregated"])["recommended"]
     assert two["gpus_after"] == best["gpus"]
     assert best["warnings"] == []
+
+
+def test_a_row_of_a_sweep_says_it_too() -> None:
+    asked = json.loads((EXAMPLES / "azure_code.json").read_text(encoding="utf-8"))
+    asked |= {"advice": False, "setups": ["colocated"]}
+    row, = cell_rows(parse_plan(asked), shipped_catalog())
+    assert row["status"] == "planned"
+    assert row["detail"].startswith("TPOT p90 is")
 
 
 def test_the_workbook_names_what_the_first_option_misses() -> None:
