@@ -10,12 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc
 
 from planner.arrivals import burst_ahead, peakedness
+from planner.loops import (
+    chain_columns,
+    mg1_columns,
+    running_at_cap,
+    running_by_cap,
+    share_at_cap,
+    shares_by_cap,
+    tail_columns,
+    waiting_columns,
+    waits_within,
+)
 from planner.percentiles import reaching
 from planner.stalls import Added, TokenTimes
 from planner.workload import Gaps, constant
@@ -58,16 +69,11 @@ class Wait:
 
         The wait of those who wait is a gamma with the matched two moments.
         """
-        busy = self.busy[..., None]
-        stable = np.isfinite(self.mean_s) & (self.mean_s > NO_WAIT_S) & (self.busy > 0)
-        mean = np.where(stable, self.mean_s, 1.0) / np.where(stable, self.busy, 1.0)
-        second = np.where(stable, self.second_s2, 2.0) / np.where(stable, self.busy, 1.0)
-        variance = np.maximum(second - mean**2, 1e-6 * mean**2)
-        shape, scale = (mean**2 / variance)[..., None], (variance / mean)[..., None]
-        tail = gammainc(shape, np.maximum(t, 0.0) / scale)
-        share = np.where(stable[..., None], 1.0 - busy + busy * tail, 1.0)
-        share = np.where(np.isfinite(self.mean_s)[..., None], share, 0.0)
-        return np.where(t >= 0, share, 0.0)
+        shape = t.shape
+        shares = waits_within(t.reshape(-1, shape[-1]), *(
+            np.broadcast_to(x, shape[:-1]).ravel()
+            for x in (self.busy, self.mean_s, self.second_s2)), NO_WAIT_S)
+        return np.asarray(shares).reshape(shape)
 
     def surely_within(self, limit_s: float, latency_s: Array, weights: Array) -> Array:
         """A share that P(W + S <= limit) is never below: P(W > t) <= E[W] / t (Markov).
@@ -165,27 +171,10 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -
     Wait
         Of the moments' shape; ``mean_s`` is infinite where the load is 1 or more.
     """
-    first, second, third = service.first, service.second, service.third
-    rho = rate_per_s * first
-    stable = rho < 1.0
-    idle = np.where(stable, 1.0 - rho, 1.0)
-    smooth: Array | float = 1.0
-    if arrival_cv2 < 1.0:
-        service_cv2 = np.maximum(second / np.maximum(first**2, 1e-300) - 1.0, 0.0)
-        smooth = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
-    ahead = burst_ahead(arrival_cv2)
-    of_batch = ahead * first
-    jobs, job_squares = third, second
-    if ahead:
-        job_squares = second + 2.0 * of_batch * first
-        jobs = third + 6.0 * of_batch * (second + of_batch * first)
-    mean = rate_per_s * job_squares / (2.0 * idle) * smooth
-    square = 2.0 * mean**2 + rate_per_s * jobs / (3.0 * idle) * smooth
-    if ahead:
-        square = square + 2.0 * mean * of_batch + ahead * second + 2.0 * of_batch**2
-    busy = 1.0 - (1.0 - rho) / (1.0 + ahead)
-    return Wait(np.where(stable, busy, 1.0), np.where(stable, mean + of_batch, np.inf),
-                np.where(stable, square, np.inf))
+    shape = np.shape(service.first)
+    rows = mg1_columns(rate_per_s, *(np.asarray(x, dtype=float).reshape(-1) for x in (
+        service.first, service.second, service.third)), arrival_cv2, burst_ahead(arrival_cv2))
+    return Wait(*rows.reshape(3, *shape))
 
 
 def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
@@ -254,6 +243,14 @@ def _inverted(reached: Callable[[Array], Array], grid: Array, shares: Array) -> 
     after = np.searchsorted(reached(grid[coarse]), shares).clip(1, len(coarse) - 1)
     near = np.unique(np.concatenate([np.arange(coarse[i - 1], coarse[i] + 1) for i in after]))
     return [float(x) for x in np.interp(shares, reached(grid[near]), grid[near])]
+
+
+@lru_cache(maxsize=64)
+def _counted(size: int) -> Array:
+    """1..size."""
+    n = np.arange(1.0, size + 1.0)
+    n.flags.writeable = False
+    return n
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,18 +334,10 @@ class Chain:
         gaps : Gaps, optional
             Of the answers; that of their mean where not given.
         """
-        n = np.arange(1.0, len(tpot_s) + 1.0)
         load = max(rate_per_s * output_tokens, 1e-300)
-        peak = peakedness(arrival_cv2)
-        utilization = load * tpot_s / n
-        logs = np.log(utilization).cumsum()
-        if peak != 1.0:
-            logs /= peak
-        top = max(float(logs.max()), 0.0)
-        ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        return cls(n, tpot_s, load, output_tokens, added,
-                   gaps or constant(output_tokens).gaps, np.exp(logs - top), math.exp(-top),
-                   utilization, ratio)
+        (utilization, ratio, weight), empty = chain_columns(load, tpot_s, peakedness(arrival_cv2))
+        return cls(_counted(len(tpot_s)), tpot_s, load, output_tokens, added,
+                   gaps or constant(output_tokens).gaps, weight, empty, utilization, ratio)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""
@@ -358,12 +347,7 @@ class Chain:
 
     def tail(self) -> Array:
         """Weight of those that wait, relative to the last state's: r / (1 - r) for every cap."""
-        return self._once("tail", self._tail)
-
-    def _tail(self) -> Array:
-        stable = self.ratio < 1.0
-        gap = np.where(stable, 1.0 - self.ratio, 1.0)
-        return np.where(stable, self.ratio / gap, UNSTABLE)
+        return self._once("tail", lambda: tail_columns(self.ratio, UNSTABLE))
 
     def waiting(self) -> tuple[Array, Array]:
         """For every cap: probability of waiting for admission, and its mean wait [s] given that.
@@ -372,12 +356,10 @@ class Chain:
         running: pi(M) / (1 - r). It then waits a geometric number of departures,
         ``o tpot(M) / M / (1 - r)`` on average. Where r >= 1 they are 1 and infinite.
         """
-        stable = self.ratio < 1.0
-        gap = np.where(stable, 1.0 - self.ratio, 1.0)
-        total = self.empty + self._reached() + self.weight * self.ratio / gap
-        probability = self.weight / gap / np.maximum(total, 1e-300)
-        mean = self.output_tokens * self.tpot_s / self.n / gap
-        return np.where(stable, probability, 1.0), np.where(stable, mean, np.inf)
+        departs_s = self.output_tokens * self.tpot_s / self.n
+        probability, given_s = self._once("waiting", lambda: waiting_columns(
+            self.weight, self.empty, self.ratio, departs_s))
+        return probability, given_s
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
         """For every cap: share of requests whose TPOT is within the limit.
@@ -385,11 +367,7 @@ class Chain:
         A request counts in the state that it finds on arrival, itself included: the shares of the
         tokens that the states generate.
         """
-        tokens, good = self._rate(), self._good(tpot_limit_s)
-        waiting = tokens * self.tail()
-        total = tokens.cumsum() + waiting
-        held = (tokens * good).cumsum() + waiting * good
-        return np.asarray(held / np.maximum(total, 1e-300))
+        return np.asarray(shares_by_cap(self._rate(), self.tail(), self._good(tpot_limit_s)))
 
     def _rate(self) -> Array:
         """Tokens that each state generates, on the scale of the weights."""
@@ -400,43 +378,24 @@ class Chain:
         return self._once(("good", tpot_limit_s), lambda: self._good_of(tpot_limit_s))
 
     def _good_of(self, tpot_limit_s: float) -> Array:
-        limit = np.array([tpot_limit_s * (1 + 1e-12)])
+        limit_s = tpot_limit_s * (1 + 1e-12)
         if self.added is None:
-            return np.asarray(self.tpot_s <= limit, dtype=float)
-        # Past this state the caps hold hardly any more; a cap may lie anywhere before it.
-        tokens = self._rate()
-        likely = tokens >= LIKELY * np.maximum.accumulate(tokens)
-        states = slice(0, int(np.flatnonzero(likely)[-1]) + 1)
-        good = np.zeros(len(tokens))
-        times = TokenTimes.of(self.added.within(states), self.gaps)
-        good[states] = times.share_within(limit)[0]
-        return good
+            return np.asarray(self.tpot_s <= limit_s, dtype=float)
+        # Past the last likely state the caps hold hardly any more; one may lie anywhere before it.
+        return self.added.good(limit_s, self._rate(), LIKELY, self.gaps)
 
     def at_cap(self, cap: int, tpot_limit_s: float) -> AtCap:
         """The answers of one cap, which must be stable, without those of the others."""
-        last, ratio = cap - 1, float(self.ratio[cap - 1])
-        weight, share = self.weight[:cap], 1.0
+        ratio, share = float(self.ratio[cap - 1]), 1.0
         if tpot_limit_s < math.inf:
-            tokens, good = self._rate()[:cap], self._good(tpot_limit_s)[:cap]
-            waiting = float(tokens[last]) * ratio / (1.0 - ratio)
-            total = float(tokens.sum()) + waiting
-            share = (float(tokens @ good) + waiting * float(good[last])) / max(total, 1e-300)
-        waiting = float(weight[last]) * ratio / (1.0 - ratio)
-        total = max(self.empty + float(weight.sum()) + waiting, 1e-300)
-        running = (float(weight @ self.n[:cap]) + waiting * cap) / total
-        each_s = self.output_tokens * float(self.tpot_s[last]) / cap / (1.0 - ratio)
-        return AtCap(share, running, float(weight[last]) / (1.0 - ratio) / total * each_s)
+            share = share_at_cap(self._rate()[:cap], ratio, self._good(tpot_limit_s)[:cap])
+        running, waits = running_at_cap(self.weight[:cap], self.empty, ratio)
+        each_s = self.output_tokens * float(self.tpot_s[cap - 1]) / cap / (1.0 - ratio)
+        return AtCap(share, running, waits * each_s)
 
     def mean_running_by_cap(self) -> Array:
         """For every cap: E[n] over time of the running sequences."""
-        waiting = self.weight * self.tail()
-        total = self.empty + self._reached() + waiting
-        return np.asarray(((self.weight * self.n).cumsum() + waiting * self.n)
-                          / np.maximum(total, 1e-300))
-
-    def _reached(self) -> Array:
-        """Weight of the states up to each."""
-        return self._once("reached", self.weight.cumsum)
+        return np.asarray(running_by_cap(self.weight, self.empty, self.tail()))
 
     def distribution(self, cap: int) -> Array:
         """pi(1..cap), time-weighted; the waiting tail sits in the last state."""
@@ -462,8 +421,8 @@ class Chain:
         """Mean TPOT [s] of the requests, or of answers with given gaps."""
         if self.added is None:
             return float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
-        added = self.added.within(slice(0, cap))
-        return float(np.dot(self._tokens(cap), added.step_s + added.mean(gaps or self.gaps)))
+        added_s = self.added.step_s + self.added.mean(gaps or self.gaps)
+        return float(np.dot(self._tokens(cap), added_s[:cap]))
 
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...],
                          gaps: Gaps | None = None) -> list[float]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc
 
 from planner.arrivals import burst_ahead
+from planner.loops import added_columns, good_states, token_times, tokens_within
 from planner.workload import Gaps
 
 Array = NDArray[np.float64]
@@ -59,21 +59,19 @@ class Stalls:
 
     def added(self, step_s: Array) -> Added:
         """What they add to answers whose tokens take ``step_s`` [s], shape (N,), else."""
-        left = 1.0 - self.load
-        each_s = self.mean_s / left
-        once_s = (self.rate_per_s * self.before_s + self.behind) * each_s
-        gap_s = self.rate_per_s * each_s * step_s
-        mean_square = np.square(self.mean_s)
-        own = self.square_s2 - mean_square
-        cycles = self.rate_per_s * (own + max(self.arrival_cv2, 1.0) * mean_square) / left**3
-        swing = (np.square(self.rate_per_s * self.wait_s * each_s)
-                 + self.behind * (own / np.square(left) + (1.0 + self.behind) * np.square(each_s)))
-        once_square = np.square(once_s) + cycles * self.before_s + swing
-        alike = np.ones(len(step_s))
-        return Added(step_s, once_s * alike, gap_s, once_square * alike,
-                     cycles * step_s + 2.0 * once_s * gap_s, self.before_s * alike,
-                     self.most_s * alike,
+        size = len(step_s)
+        before_s, most_s = _column(self.before_s, size), _column(self.most_s, size)
+        columns = added_columns(
+            step_s, self.rate_per_s, _column(self.load, size), _column(self.mean_s, size),
+            _column(self.square_s2, size), _column(self.wait_s, size), before_s,
+            max(self.arrival_cv2, 1.0), self.behind)
+        return Added(step_s, columns, before_s, most_s,
                      self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2)), self.behind)
+
+
+def _column(value: Array | float, size: int) -> Array:
+    """A value for each of ``size`` states."""
+    return value if isinstance(value, np.ndarray) else np.full(size, float(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +85,10 @@ class Added:
     ----------
     step_s : ndarray, shape (N,)
         [s] a token without prompts.
-    once_s, gap_s : ndarray, shape (N,)
-        [s] that the prompts of the time before its first token and those of its own burst add to
-        the answer, and those that come meanwhile to every gap.
-    square_s2, cross_s2 : ndarray, shape (N,)
-        [s^2] as above.
+    columns : ndarray, shape (4, N)
+        once, gap: [s] that the prompts of the time before its first token and those of its own
+        burst add to the answer, and those that come meanwhile to every gap; square, cross: [s^2]
+        as above.
     before_s, most_s : ndarray, shape (N,)
         See :class:`Stalls`.
     bursts_per_s : float
@@ -101,10 +98,7 @@ class Added:
     """
 
     step_s: Array
-    once_s: Array
-    gap_s: Array
-    square_s2: Array
-    cross_s2: Array
+    columns: Array
     before_s: Array
     most_s: Array
     bursts_per_s: float
@@ -112,24 +106,19 @@ class Added:
 
     def within(self, states: slice) -> Added:
         """Of some states."""
-        return Added(self.step_s[states], self.once_s[states], self.gap_s[states],
-                     self.square_s2[states], self.cross_s2[states], self.before_s[states],
-                     self.most_s[states], self.bursts_per_s, self.behind)
+        return Added(self.step_s[states], np.ascontiguousarray(self.columns[:, states]),
+                     self.before_s[states], self.most_s[states], self.bursts_per_s, self.behind)
 
     def mean(self, gaps: Gaps) -> Array:
         """Mean [s] over answers."""
-        return np.minimum(self.once_s * gaps.inverse + self.gap_s, self.most_s)
+        once_s, gap_s = self.columns[0], self.columns[1]
+        return np.minimum(once_s * gaps.inverse + gap_s, self.most_s)
 
-    def square(self, gaps: Gaps) -> Array:
-        """Mean of the squares [s^2] over answers; X <= most, so E[X^2] <= most E[X]."""
-        square = (self.square_s2 * gaps.inverse_square + self.cross_s2 * gaps.inverse
-                  + np.square(self.gap_s))
-        return np.minimum(square, self.most_s * self.mean(gaps))
-
-    def none(self, gaps: Gaps) -> Array:
-        """Share of the answers that meet no prompt, of answers of the mean length."""
-        met = self.bursts_per_s * (self.before_s + self.step_s * gaps.mean)
-        return np.asarray(np.exp(-met) / (1.0 + self.behind))
+    def good(self, limit_s: float, tokens: Array, likely: float, gaps: Gaps) -> Array:
+        """P(TPOT <= limit) in each state, 0 past the last likely one: :func:`good_states`."""
+        return np.asarray(good_states(
+            limit_s, tokens, likely, self.columns, self.step_s, self.before_s, self.most_s,
+            self.bursts_per_s, self.behind, gaps.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,36 +131,33 @@ class TokenTimes:
     ----------
     step_s : ndarray, shape (N,)
         [s] without prompts.
-    none : ndarray, shape (N,)
-        Share of the requests that meet none.
-    shape, scale_s : ndarray, shape (N,)
-        Of the gamma of the others; the scale is in s.
+    times : ndarray, shape (3, laws, N)
+        Share of the requests that meet none, and shape and scale [s] of the gamma of the others.
     most_s : ndarray, shape (N,)
         [s] most that prompts add.
     """
 
     step_s: Array
-    none: Array
-    shape: Array
-    scale_s: Array
+    times: Array
     most_s: Array
 
     @classmethod
     def of(cls, added: Added, gaps: Gaps) -> TokenTimes:
-        """TPOT of answers with ``gaps`` between tokens, over the states."""
-        none = added.none(gaps)
-        met = np.maximum(1.0 - none, 1e-12)
-        mean = np.maximum(added.mean(gaps) / met, 1e-15)
-        swing = np.maximum(added.square(gaps) / met - mean**2, 1e-3 * mean**2)
-        return cls(added.step_s, none, mean**2 / swing, swing / mean, added.most_s)
+        """TPOT of answers with ``gaps`` between tokens, over the states.
+
+        X <= most, so the mean of what is added is at most that, and E[X^2] <= most E[X]. Answers
+        of the mean length say how many meet no prompt.
+        """
+        return cls(added.step_s, token_times(
+            added.columns, added.step_s, added.before_s, added.most_s, added.bursts_per_s,
+            added.behind, gaps.rows), added.most_s)
 
     def mean_s(self) -> Array:
-        """Mean TPOT [s] of each state."""
-        return self.step_s + (1.0 - self.none) * self.shape * self.scale_s
+        """Mean TPOT [s] of each law and state."""
+        none, shape, scale_s = self.times
+        return np.asarray(self.step_s + (1.0 - none) * shape * scale_s)
 
     def share_within(self, limits_s: Array) -> Array:
-        """P(TPOT <= limit) of shape (limits, N) for ``limits_s`` [s] of shape (limits,)."""
-        over = limits_s[:, None] - self.step_s
-        late = gammainc(self.shape, np.maximum(over, 0.0) / self.scale_s)
-        share = np.where(over >= 0.0, self.none + (1.0 - self.none) * late, 0.0)
-        return np.where(over >= self.most_s, 1.0, share)
+        """P(TPOT <= limit) of shape (limits, N) for ``limits_s`` [s] of shape (limits,), one for
+        each law or all for the only one."""
+        return np.asarray(tokens_within(limits_s, self.step_s, self.times, self.most_s))

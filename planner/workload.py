@@ -24,7 +24,7 @@ _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
 _Z_EDGES = [_NORMAL.inv_cdf(float(p)) for p in _EDGES[1:-1]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gaps:
     """Gaps between the tokens of answers, at least one each; answers of one token have none.
 
@@ -53,6 +53,12 @@ class Gaps:
         """Of answers of one length [token] each, a law a length."""
         gaps = np.maximum(np.asarray(answers, dtype=float)[:, None] - 1.0, 1.0)
         return cls(gaps, 1.0 / gaps, 1.0 / gaps**2)
+
+    @cached_property
+    def rows(self) -> NDArray[np.float64]:
+        """The three means of every law, shape (3, laws)."""
+        return np.array([np.ravel(x) for x in (self.mean, self.inverse, self.inverse_square)],
+                        dtype=float)
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from numba import njit
-
+from planner.compiled import compiled, entry
 from planner.simulator import columns as k
 from planner.simulator.arrays import PackedSteps
 from planner.simulator.steps import NO_LIMIT
-
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-compiled: Any = njit(**_OPTIONS, **_NO_WRAPPERS)
-"""Machine code that only other machine code calls."""
-entry: Any = njit(cache=True, **_OPTIONS)
-"""Machine code that Python calls, kept on disk; other threads go on while it runs."""
 
 
 @compiled

@@ -1,0 +1,312 @@
+"""The compiled loops of :mod:`planner.queueing` and :mod:`planner.stalls` over running sequences.
+
+A plan asks these formulas hundreds of times for a few hundred states, where NumPy spends its time
+on calls. All of them are in this one file, because stored machine code is renewed when the file of
+the function that Python calls has changed, and not when another has.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from planner.compiled import Array, compiled, entry
+
+TINY = 1e-300
+
+
+@compiled
+def gamma_within(shape: float, x: float) -> float:
+    """P(X <= x) of a gamma with scale 1: the regularised lower incomplete gamma function.
+
+    Its series below the mean, the continued fraction of the rest above (Press et al., *Numerical
+    Recipes*, 3rd ed., section 6.2; Lentz 1976); within 1e-12 of SciPy's for shapes up to 1,000.
+    """
+    if x <= 0.0:
+        return 0.0
+    lead = math.exp(shape * math.log(x) - x - math.lgamma(shape))
+    if x < shape + 1.0:
+        term = total = 1.0 / shape
+        step = shape
+        while term > total * 1e-16:
+            step += 1.0
+            term *= x / step
+            total += term
+        return min(total * lead, 1.0)
+    if lead == 0.0:
+        return 1.0
+    b = x + 1.0 - shape
+    c, d = 1.0 / TINY, 1.0 / b
+    fraction, i, change = d, 0.0, 0.0
+    while abs(change - 1.0) > 1e-15:
+        i += 1.0
+        a = i * (shape - i)
+        b += 2.0
+        d = 1.0 / (a * d + b)
+        c = b + a / c
+        change = c * d
+        fraction *= change
+    return max(1.0 - lead * fraction, 0.0)
+
+
+# -- time per output token of single requests (planner.stalls) --------------------------------
+
+
+@entry
+def added_columns(step_s: Array, rate_per_s: float, load: Array, mean_s: Array, square_s2: Array,
+                  wait_s: Array, before_s: Array, spread: float, behind: float) -> Array:
+    """once, gap, square and cross over the states, shape (4, N): ``Stalls.added``.
+
+    ``spread`` is the squared CV of the arrivals, at least 1.
+    """
+    rows = np.empty((4, len(step_s)))
+    for i in range(len(step_s)):
+        left = 1.0 - load[i]
+        each_s = mean_s[i] / left
+        once_s = (rate_per_s * before_s[i] + behind) * each_s
+        gap_s = rate_per_s * each_s * step_s[i]
+        mean_square = mean_s[i] * mean_s[i]
+        own = square_s2[i] - mean_square
+        cycles = rate_per_s * (own + spread * mean_square) / (left * left * left)
+        waited = rate_per_s * wait_s[i] * each_s
+        swing = (waited * waited
+                 + behind * (own / (left * left) + (1.0 + behind) * each_s * each_s))
+        rows[0, i] = once_s
+        rows[1, i] = gap_s
+        rows[2, i] = once_s * once_s + cycles * before_s[i] + swing
+        rows[3, i] = cycles * step_s[i] + 2.0 * once_s * gap_s
+    return rows
+
+
+@compiled
+def token_time(once_s: float, gap_s: float, square_s2: float, cross_s2: float, step_s: float,
+               before_s: float, most_s: float, bursts_per_s: float, behind: float, gaps: float,
+               inverse: float, inverse_square: float) -> tuple[float, float, float]:
+    """Share that meets no prompt, and shape and scale [s] of the others' gamma:
+    ``TokenTimes.of`` in one state."""
+    mean_s = min(once_s * inverse + gap_s, most_s)
+    square = min(square_s2 * inverse_square + cross_s2 * inverse + gap_s * gap_s, most_s * mean_s)
+    none = math.exp(-bursts_per_s * (before_s + step_s * gaps)) / (1.0 + behind)
+    met = max(1.0 - none, 1e-12)
+    each_s = max(mean_s / met, 1e-15)
+    swing = max(square / met - each_s * each_s, 1e-3 * each_s * each_s)
+    return none, each_s * each_s / swing, swing / each_s
+
+
+@compiled
+def token_within(limit_s: float, step_s: float, none: float, shape: float, scale_s: float,
+                 most_s: float) -> float:
+    """P(TPOT <= limit) in one state: ``TokenTimes.share_within``."""
+    over_s = limit_s - step_s
+    if over_s >= most_s:
+        return 1.0
+    if over_s < 0.0:
+        return 0.0
+    return none + (1.0 - none) * gamma_within(shape, over_s / scale_s)
+
+
+@entry
+def token_times(columns: Array, step_s: Array, before_s: Array, most_s: Array,
+                bursts_per_s: float, behind: float, gaps: Array) -> Array:
+    """:func:`token_time` over laws and states, shape (3, laws, N).
+
+    ``columns`` are those of :func:`added_columns`, ``gaps`` of shape (3, laws) the means of the
+    gaps of each law, of 1 over them and of the square of that.
+    """
+    rows = np.empty((3, gaps.shape[1], len(step_s)))
+    for law in range(gaps.shape[1]):
+        for i in range(len(step_s)):
+            rows[0, law, i], rows[1, law, i], rows[2, law, i] = token_time(
+                columns[0, i], columns[1, i], columns[2, i], columns[3, i], step_s[i],
+                before_s[i], most_s[i], bursts_per_s, behind, gaps[0, law], gaps[1, law],
+                gaps[2, law])
+    return rows
+
+
+@entry
+def tokens_within(limits_s: Array, step_s: Array, times: Array, most_s: Array) -> Array:
+    """:func:`token_within` over limits and states, shape (limits, N).
+
+    ``times`` are those of :func:`token_times`, with one law or as many as limits.
+    """
+    rows = np.empty((len(limits_s), len(step_s)))
+    several = times.shape[1] > 1
+    for place in range(len(limits_s)):
+        law = place if several else 0
+        for i in range(len(step_s)):
+            rows[place, i] = token_within(limits_s[place], step_s[i], times[0, law, i],
+                                          times[1, law, i], times[2, law, i], most_s[i])
+    return rows
+
+
+@entry
+def good_states(limit_s: float, tokens: Array, likely: float, columns: Array, step_s: Array,
+                before_s: Array, most_s: Array, bursts_per_s: float, behind: float,
+                gaps: Array) -> Array:
+    """P(TPOT <= limit) in each state up to the last likely one, 0 beyond, shape (N,).
+
+    ``tokens`` weighs the states; one is likely when its weight is at least ``likely`` times the
+    heaviest so far. ``gaps`` as for :func:`token_times`, of one law.
+    """
+    heaviest, last = 0.0, 0
+    for i in range(len(tokens)):
+        heaviest = max(heaviest, tokens[i])
+        if tokens[i] >= likely * heaviest:
+            last = i
+    good = np.zeros(len(tokens))
+    for i in range(last + 1):
+        none, shape, scale_s = token_time(
+            columns[0, i], columns[1, i], columns[2, i], columns[3, i], step_s[i], before_s[i],
+            most_s[i], bursts_per_s, behind, gaps[0, 0], gaps[1, 0], gaps[2, 0])
+        good[i] = token_within(limit_s, step_s[i], none, shape, scale_s, most_s[i])
+    return good
+
+
+# -- the batch as a birth-death chain (planner.queueing) --------------------------------------
+
+
+@entry
+def chain_columns(load: float, tpot_s: Array, peakedness: float) -> tuple[Array, float]:
+    """Utilisation, ratio and weight of every state, shape (3, N), and the weight of the empty
+    system: ``Chain.of``."""
+    rows = np.empty((3, len(tpot_s)))
+    log_weight = top = 0.0
+    for i in range(len(tpot_s)):
+        utilization = load * tpot_s[i] / (i + 1.0)
+        step = math.log(utilization) / peakedness
+        log_weight += step
+        top = max(top, log_weight)
+        rows[0, i] = utilization
+        rows[1, i] = utilization if peakedness == 1.0 else math.exp(step)
+        rows[2, i] = log_weight
+    for i in range(len(tpot_s)):
+        rows[2, i] = math.exp(rows[2, i] - top)
+    return rows, math.exp(-top)
+
+
+@entry
+def tail_columns(ratio: Array, unstable: float) -> Array:
+    """r / (1 - r) of every state, and a weight that stands for no limit from r = 1 on."""
+    tail = np.empty(len(ratio))
+    for i in range(len(ratio)):
+        tail[i] = ratio[i] / (1.0 - ratio[i]) if ratio[i] < 1.0 else unstable
+    return tail
+
+
+@entry
+def waiting_columns(weight: Array, empty: float, ratio: Array, answer_s: Array) -> Array:
+    """For every cap the probability of waiting for a place and the mean wait [s] of those who do,
+    shape (2, N): ``Chain.waiting``. ``answer_s`` is the time between two departures."""
+    rows = np.empty((2, len(weight)))
+    reached = empty
+    for i in range(len(weight)):
+        reached += weight[i]
+        gap = 1.0 - ratio[i]
+        if gap > 0.0:
+            total = reached + weight[i] * ratio[i] / gap
+            rows[0, i] = weight[i] / gap / max(total, TINY)
+            rows[1, i] = answer_s[i] / gap
+        else:
+            rows[0, i], rows[1, i] = 1.0, np.inf
+    return rows
+
+
+@entry
+def running_by_cap(weight: Array, empty: float, tail: Array) -> Array:
+    """For every cap the mean of the running sequences, shape (N,)."""
+    means = np.empty(len(weight))
+    total, running = empty, 0.0
+    for i in range(len(weight)):
+        total += weight[i]
+        running += weight[i] * (i + 1.0)
+        waiting = weight[i] * tail[i]
+        means[i] = (running + waiting * (i + 1.0)) / max(total + waiting, TINY)
+    return means
+
+
+@entry
+def shares_by_cap(weight: Array, tail: Array, value: Array) -> Array:
+    """For every cap the mean of ``value`` over states that weigh ``weight``, of which the last
+    weighs ``1 + tail`` times as much, shape (N,)."""
+    means = np.empty(len(weight))
+    total = held = 0.0
+    for i in range(len(weight)):
+        total += weight[i]
+        held += weight[i] * value[i]
+        waiting = weight[i] * tail[i]
+        means[i] = (held + waiting * value[i]) / max(total + waiting, TINY)
+    return means
+
+
+@entry
+def share_at_cap(weight: Array, ratio: float, value: Array) -> float:
+    """The last of :func:`shares_by_cap`, where the tail has a ratio below 1."""
+    total = held = 0.0
+    for i in range(len(weight)):
+        total += weight[i]
+        held += weight[i] * value[i]
+    waiting = weight[len(weight) - 1] * ratio / (1.0 - ratio)
+    return (held + waiting * value[len(weight) - 1]) / max(total + waiting, TINY)
+
+
+@entry
+def running_at_cap(weight: Array, empty: float, ratio: float) -> tuple[float, float]:
+    """Mean of the running sequences under the cap ``len(weight)``, and the probability that an
+    arrival waits for a place."""
+    total, running = empty, 0.0
+    for i in range(len(weight)):
+        total += weight[i]
+        running += weight[i] * (i + 1.0)
+    last = weight[len(weight) - 1]
+    waiting = last * ratio / (1.0 - ratio)
+    total = max(total + waiting, TINY)
+    return (running + waiting * len(weight)) / total, last / (1.0 - ratio) / total
+
+
+# -- waits (planner.queueing) -----------------------------------------------------------------
+
+
+@entry
+def mg1_columns(rate_per_s: float, first: Array, second: Array, third: Array, arrival_cv2: float,
+                ahead: float) -> Array:
+    """busy, mean [s] and mean of squares [s^2] of the waits for each service, shape (3, cases):
+    ``mg1_wait_of``. ``ahead`` is :func:`planner.arrivals.burst_ahead`."""
+    rows = np.empty((3, len(first)))
+    for i in range(len(first)):
+        rho = rate_per_s * first[i]
+        if rho >= 1.0:
+            rows[0, i], rows[1, i], rows[2, i] = 1.0, np.inf, np.inf
+            continue
+        smooth = 1.0
+        if arrival_cv2 < 1.0:
+            service_cv2 = max(second[i] / max(first[i] * first[i], TINY) - 1.0, 0.0)
+            smooth = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
+        of_batch = ahead * first[i]
+        squares = second[i] + 2.0 * of_batch * first[i]
+        cubes = third[i] + 6.0 * of_batch * (second[i] + of_batch * first[i])
+        mean_s = rate_per_s * squares / (2.0 * (1.0 - rho)) * smooth
+        square = 2.0 * mean_s * mean_s + rate_per_s * cubes / (3.0 * (1.0 - rho)) * smooth
+        rows[0, i] = 1.0 - (1.0 - rho) / (1.0 + ahead)
+        rows[1, i] = mean_s + of_batch
+        rows[2, i] = (square + 2.0 * mean_s * of_batch + ahead * second[i]
+                      + 2.0 * of_batch * of_batch)
+    return rows
+
+
+@entry
+def waits_within(t: Array, busy: Array, mean_s: Array, second_s2: Array, none_s: float) -> Array:
+    """P(W <= t) of every case at its times [s], shape (cases, k): ``Wait.cdf``."""
+    rows = np.zeros(t.shape)
+    for i in range(t.shape[0]):
+        if not np.isfinite(mean_s[i]):
+            continue
+        wait = mean_s[i] > none_s and busy[i] > 0.0
+        given_s = mean_s[i] / busy[i] if wait else 1.0
+        variance = (max(second_s2[i] / busy[i] - given_s * given_s, 1e-6 * given_s * given_s)
+                    if wait else 1.0)
+        for j in range(t.shape[1]):
+            if t[i, j] >= 0.0:
+                rows[i, j] = 1.0 - busy[i] + busy[i] * gamma_within(
+                    given_s * given_s / variance, t[i, j] * given_s / variance) if wait else 1.0
+    return rows
