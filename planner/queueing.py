@@ -189,6 +189,12 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -
                 np.where(stable, square, np.inf))
 
 
+def compound(count: Array, each: Moments) -> Wait:
+    """The sum of a Poisson number of independent times, of mean ``count``, as a wait."""
+    mean = count * each.first
+    return Wait(-np.expm1(-count), mean, count * each.second + mean**2)
+
+
 def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
     """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
     return np.asarray(wait.cdf(limit_s - latency_s) @ weights)
