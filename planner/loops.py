@@ -167,18 +167,19 @@ def good_states(limit_s: float, tokens: Array, likely: float, columns: Array, st
 
 
 @entry
-def chain_columns(load: float, tpot_s: Array, peakedness: float) -> tuple[Array, float]:
-    """Utilisation, ratio and weight of every state, shape (3, N), and the weight of the empty
-    system: ``Chain.of``."""
+def chain_columns(load: float, tpot_s: Array, peak: Array, full_peak: float, prompt_load: Array
+                  ) -> tuple[Array, float]:
+    """Of every state the ratio of the tail past it, the load of a full replica and the weight,
+    shape (3, N), and the weight of the empty system: ``Chain.of``."""
     rows = np.empty((3, len(tpot_s)))
     log_weight = top = 0.0
     for i in range(len(tpot_s)):
         utilization = load * tpot_s[i] / (i + 1.0)
-        step = math.log(utilization) / peakedness
-        log_weight += step
+        full = prompt_load[i] + (1.0 - prompt_load[i]) * utilization
+        log_weight += math.log(utilization) / peak[i]
         top = max(top, log_weight)
-        rows[0, i] = utilization
-        rows[1, i] = utilization if peakedness == 1.0 else math.exp(step)
+        rows[0, i] = full if full_peak == 1.0 else full ** (1.0 / full_peak)
+        rows[1, i] = full
         rows[2, i] = log_weight
     for i in range(len(tpot_s)):
         rows[2, i] = math.exp(rows[2, i] - top)

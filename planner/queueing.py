@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrivals import burst_ahead, peakedness
+from planner.arrivals import Influx, burst_ahead
 from planner.loops import (
     chain_columns,
     mg1_columns,
@@ -28,7 +28,7 @@ from planner.loops import (
     waits_within,
 )
 from planner.percentiles import reaching
-from planner.stalls import Added, TokenTimes
+from planner.stalls import Added, TokenTimes, column
 from planner.workload import Gaps, constant
 
 Array = NDArray[np.float64]
@@ -43,6 +43,7 @@ NOTICEABLE = 1e-6
 """Probability of a wait below which it changes nothing."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
+POISSON = Influx()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,12 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -
     return Wait(*rows.reshape(3, *shape))
 
 
+def compound(count: Array, each: Moments) -> Wait:
+    """The sum of a Poisson number of independent times, of mean ``count``, as a wait."""
+    mean = count * each.first
+    return Wait(-np.expm1(-count), mean, count * each.second + mean**2)
+
+
 def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
     """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
     return np.asarray(wait.cdf(limit_s - latency_s) @ weights)
@@ -279,8 +286,8 @@ class Chain:
     Decoding ``n`` sequences at once is processor sharing with a state-dependent rate, so
     pi(n) is proportional to the product over k <= n of ``load tpot(k) / k`` with
     ``load = rate x output tokens``; past the cap the queue for admission goes on geometrically.
-    Bursty arrivals widen it: the log weights are divided by the peakedness, which multiplies the
-    variance of a bell-shaped law by it (Hayward's idea, Fredericks 1980).
+    Uneven arrivals widen it: the log of each factor is divided by the peakedness, which multiplies
+    the variance of a bell-shaped law by it (Hayward's idea, Fredericks 1980); see :class:`Influx`.
 
     Attributes
     ----------
@@ -292,8 +299,10 @@ class Chain:
         ln of the product up to n.
     load : float
         [token/s] that must be generated.
-    output_tokens : float
-        [token] per request.
+    influx : Influx
+        How requests come.
+    served_s : ndarray, shape (N,)
+        [s] from one answer's end to the next while requests wait past a cap of n.
     added : Added or None
         What prompts add to the time of an answer; None where none are prefilled.
     gaps : Gaps
@@ -302,8 +311,6 @@ class Chain:
         The products, scaled so that none overflows.
     empty : float
         Weight of the empty system on the same scale.
-    utilization : ndarray, shape (N,)
-        Load over the throughput of a state, ``load tpot(n) / n``.
     ratio : ndarray, shape (N,)
         Ratio of the geometric tail past a cap of n.
     known : dict
@@ -313,31 +320,34 @@ class Chain:
     n: Array
     tpot_s: Array
     load: float
-    output_tokens: float
+    influx: Influx
+    served_s: Array
     added: Added | None
     gaps: Gaps
     weight: Array
     empty: float
-    utilization: Array
     ratio: Array
     known: dict[object, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
-           arrival_cv2: float = 1.0, added: Added | None = None,
-           gaps: Gaps | None = None) -> Chain:
+    def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array, influx: Influx = POISSON,
+           added: Added | None = None, gaps: Gaps | None = None) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
 
         Parameters
         ----------
+        influx : Influx, optional
+            How requests come; one by one at random where not given.
         added : Added, optional
         gaps : Gaps, optional
             Of the answers; that of their mean where not given.
         """
         load = max(rate_per_s * output_tokens, 1e-300)
-        (utilization, ratio, weight), empty = chain_columns(load, tpot_s, peakedness(arrival_cv2))
-        return cls(_counted(len(tpot_s)), tpot_s, load, output_tokens, added,
-                   gaps or constant(output_tokens).gaps, weight, empty, utilization, ratio)
+        size = len(tpot_s)
+        (ratio, full, weight), empty = chain_columns(
+            load, tpot_s, column(influx.peak, size), influx.full_peak, column(influx.load, size))
+        return cls(_counted(size), tpot_s, load, influx, full * (influx.ranks * output_tokens / load),
+                   added, gaps or constant(output_tokens).gaps, weight, empty, ratio)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""
@@ -353,12 +363,11 @@ class Chain:
         """For every cap: probability of waiting for admission, and its mean wait [s] given that.
 
         Past the cap M the chain goes on with ratio r; an arrival waits when it finds M or more
-        running: pi(M) / (1 - r). It then waits a geometric number of departures,
-        ``o tpot(M) / M / (1 - r)`` on average. Where r >= 1 they are 1 and infinite.
+        running: pi(M) / (1 - r). It then waits a geometric number of departures, ``1 / (1 - r)``
+        on average. Where r >= 1 they are 1 and infinite.
         """
-        departs_s = self.output_tokens * self.tpot_s / self.n
         probability, given_s = self._once("waiting", lambda: waiting_columns(
-            self.weight, self.empty, self.ratio, departs_s))
+            self.weight, self.empty, self.ratio, self.served_s))
         return probability, given_s
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
@@ -390,8 +399,7 @@ class Chain:
         if tpot_limit_s < math.inf:
             share = share_at_cap(self._rate()[:cap], ratio, self._good(tpot_limit_s)[:cap])
         running, waits = running_at_cap(self.weight[:cap], self.empty, ratio)
-        each_s = self.output_tokens * float(self.tpot_s[cap - 1]) / cap / (1.0 - ratio)
-        return AtCap(share, running, waits * each_s)
+        return AtCap(share, running, waits * float(self.served_s[cap - 1]) / (1.0 - ratio))
 
     def mean_running_by_cap(self) -> Array:
         """For every cap: E[n] over time of the running sequences."""

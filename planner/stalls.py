@@ -57,19 +57,24 @@ class Stalls:
     behind: float
     most_s: Array | float = math.inf
 
+    @property
+    def swing(self) -> Array | float:
+        """``(r)^2 Var S``: see :class:`planner.arrivals.Influx`."""
+        return self.rate_per_s**2 * (self.square_s2 - np.square(self.mean_s))
+
     def added(self, step_s: Array) -> Added:
         """What they add to answers whose tokens take ``step_s`` [s], shape (N,), else."""
         size = len(step_s)
-        before_s, most_s = _column(self.before_s, size), _column(self.most_s, size)
+        before_s, most_s = column(self.before_s, size), column(self.most_s, size)
         columns = added_columns(
-            step_s, self.rate_per_s, _column(self.load, size), _column(self.mean_s, size),
-            _column(self.square_s2, size), _column(self.wait_s, size), before_s,
+            step_s, self.rate_per_s, column(self.load, size), column(self.mean_s, size),
+            column(self.square_s2, size), column(self.wait_s, size), before_s,
             max(self.arrival_cv2, 1.0), self.behind)
         return Added(step_s, columns, before_s, most_s,
                      self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2)), self.behind)
 
 
-def _column(value: Array | float, size: int) -> Array:
+def column(value: Array | float, size: int) -> Array:
     """A value for each of ``size`` states."""
     return value if isinstance(value, np.ndarray) else np.full(size, float(value))
 

@@ -97,6 +97,12 @@ class Lengths:
         return self.moment(2)
 
     @cached_property
+    def overlap(self) -> float:
+        """E[min(X, X')] / E[X]: 1 for a constant, 1/2 for an exponential law."""
+        above = 1.0 - self._reached + self.weights
+        return float(np.diff(self.tokens, prepend=0.0) @ above**2) / self.mean
+
+    @cached_property
     def _reached(self) -> NDArray[np.float64]:
         """Cumulated weights."""
         return np.cumsum(self.weights)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.arrivals import burst_ahead, burst_behind, peakedness, split_arrival_cv2
+from planner.arrivals import Influx, burst_ahead, burst_behind, peakedness, split_arrival_cv2
 from planner.queueing import (
     Chain,
     admission_wait,
@@ -263,7 +263,7 @@ def test_heavy_chain_is_finite():
 
 def test_bursty_arrivals_widen_the_chain():
     tpot = np.full(400, 0.05)
-    calm, wild = (Chain.of(2.0, 100.0, tpot, cv2) for cv2 in (1.0, 9.0))
+    calm, wild = (Chain.of(2.0, 100.0, tpot, Influx.of(cv2)) for cv2 in (1.0, 9.0))
 
     def variance(chain: Chain) -> float:
         law, n = chain.distribution(400), chain.n
