@@ -67,12 +67,14 @@ def best_pool(request: PlanRequest, setup: str, held: list[Candidate]
     """The best layout of a setup on one GPU type, if any, and what cannot work."""
     best, tried = _Best(), list[_Variant]()
     missed, refused = list[Miss](), list[tuple[_Variant, Refusal]]()
-    queue: list[tuple[int, int, Candidate | _Variant]] = [
-        (layout.fewest_gpus, place, layout) for place, layout in enumerate(held)]
+    queue: list[tuple[int, float, int, Candidate | _Variant]] = [
+        (layout.fewest_gpus, 0.0, place, layout) for place, layout in enumerate(held)]
     heapify(queue)
     while queue and not best.beats(queue[0][0]):
-        _, _, item = heappop(queue)
+        *_, item = heappop(queue)
         if isinstance(item, _Variant):
+            if best.cannot_lose_to(item):
+                continue
             answer = _offer(request, item, best)
             refused += [(item, answer)] if isinstance(answer, Refusal) else []
         elif miss := zero_load_miss(setup, item.table):
@@ -80,7 +82,8 @@ def best_pool(request: PlanRequest, setup: str, held: list[Candidate]
         else:
             for variant in _variants(request, setup, item):
                 tried.append(variant)
-                heappush(queue, (variant.fewest_gpus, len(held) + len(tried), variant))
+                heappush(queue, (variant.fewest_gpus, variant.least_s, len(held) + len(tried),
+                                 variant))
     missed += _refused_layouts(setup, tried, refused, best.pool is None)
     return (OnePool(setup, best.pool) if best.pool else None), missed
 
@@ -103,6 +106,15 @@ class _Best:
         """Whether a fleet of fewer GPUs is known."""
         return self.pool is not None and self.gpus < gpus
 
+    def cannot_lose_to(self, variant: _Variant) -> bool:
+        """Whether a variant cannot be better, even on as few GPUs and as fast as it can be."""
+        if self.pool is None:
+            return False
+        d = variant.table.deployment
+        usd = variant.candidate.resources.usd_per_hour(d.gpu, d.layout, variant.fewest_gpus)
+        return (variant.fewest_gpus, usd, variant.least_s) >= (
+            self.gpus, self.usd_per_hour, self.late_s)
+
     def offer(self, pool: Pool, late_s: float, candidate: Candidate) -> None:
         """Keep a pool when it is better, spares counted."""
         gpus, d = spared_gpus(pool, candidate.request), pool.deployment
@@ -121,6 +133,8 @@ class _Variant:
         [1/s] that a replica cannot exceed.
     fewest_gpus : int
         GPUs, spares included, that even this rate would take.
+    least_s : float
+        [s] that mean TTFT and TPOT together are never below.
     """
 
     candidate: Candidate
@@ -128,6 +142,7 @@ class _Variant:
     source: Serving
     ceiling_rps: float
     fewest_gpus: int
+    least_s: float
 
 
 def _variants(request: PlanRequest, setup: str, candidate: Candidate) -> Iterator[_Variant]:
@@ -141,7 +156,8 @@ def _variants(request: PlanRequest, setup: str, candidate: Candidate) -> Iterato
     for source in sources:
         ceiling = source.ceiling_rps()
         replicas = least_replicas(request, ceiling) + request.limits.spare_replicas
-        yield _Variant(candidate, table, source, ceiling, replicas * table.deployment.layout.gpus)
+        yield _Variant(candidate, table, source, ceiling, replicas * table.deployment.layout.gpus,
+                       source.least_s())
 
 
 def _offer(request: PlanRequest, variant: _Variant, best: _Best) -> Answer | Refusal:

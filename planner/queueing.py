@@ -346,8 +346,9 @@ class Chain:
         size = len(tpot_s)
         (ratio, full, weight), empty = chain_columns(
             load, tpot_s, column(influx.peak, size), influx.full_peak, column(influx.load, size))
-        return cls(_counted(size), tpot_s, load, influx, full * (influx.ranks * output_tokens / load),
-                   added, gaps or constant(output_tokens).gaps, weight, empty, ratio)
+        served_s = full * (influx.ranks * output_tokens / load)
+        return cls(_counted(size), tpot_s, load, influx, served_s, added,
+                   gaps or constant(output_tokens).gaps, weight, empty, ratio)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""

@@ -180,7 +180,9 @@ def smallest(check: Check, request: PlanRequest, limit: int, ceiling_rps: float,
         return asked[replicas].ok
 
     if limit < least:
-        return Refusal("throughput", False) if known else _refusal(check, "throughput")
+        if known:
+            return Refusal("throughput", False)
+        return _refusal(check, "throughput" if limit < 1 or holds(limit) else asked[limit].failed)
     if not known and not holds(least):
         refusal = _refusal(check, asked[least].failed)
         if refusal.at_zero_load:

@@ -154,11 +154,7 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     cap = max(min(top * deployment.layout.data, fit), 0)
     model = StepModel.of(deployment)
     n = np.arange(1.0, max(cap, 1) + 1.0)
-    step, decode, per_decode = decode_columns(model, n, workload, speculative, draft)
-    tokens = workload.new_prompt.tokens
-    cached = workload.prompt.tokens - tokens
-    prefill = np.asarray(model.seconds(StepBatch(
-        prefill_tokens=tokens, prefill_sequences=1.0, cached=cached)))
+    step, decode, per_decode, prefill = _columns(model, n, workload, speculative, draft)
     alone = step[min(deployment.layout.data, len(step)) - 1]
     lag = profile.lag_s(float(alone), workload.prompt.tokens)
     first = prefill * profile.ttft_scale + lag
@@ -182,29 +178,32 @@ def memory_fit(deployment: Deployment, workload: Workload, limits: Limits,
                                          workload.running_context_variance)
 
 
-def decode_columns(model: StepModel, n: Array, workload: Workload,
-                   speculative: Speculative | None, draft: Llm | None
-                   ) -> tuple[Array, Array, float]:
-    """Step time and time per output token over ``n``, and tokens verified per sequence.
+def _columns(model: StepModel, n: Array, workload: Workload, speculative: Speculative | None,
+             draft: Llm | None) -> tuple[Array, Array, float, Array]:
+    """Step time and time per output token over ``n``, tokens verified per sequence, and the
+    prefill of a prompt alone per point of the lengths; decodes and prompts in one evaluation.
 
     With speculation a step verifies ``g + 1`` tokens and yields
     ``(1 - a^(g+1)) / (1 - a)`` of them (Leviathan et al., ICML 2023, eq. 1); the draft runs g
     steps of its own.
     """
-    context = workload.running_context
+    context, tokens = workload.running_context, workload.new_prompt.tokens
+    g = speculative.draft_tokens if speculative else 0
+    none, no_decodes = np.zeros(len(n)), np.zeros(len(tokens))
+    seconds = np.asarray(model.seconds(StepBatch(
+        decodes=np.concatenate((n, no_decodes)), context=context, tokens_per_decode=g + 1.0,
+        prefill_tokens=np.concatenate((none, tokens)), prefill_sequences=1.0,
+        cached=np.concatenate((none, workload.prompt.tokens - tokens)))))
+    step, prefill = seconds[: len(n)], seconds[len(n):]
     if speculative is None:
-        step = np.asarray(model.seconds(StepBatch(decodes=n, context=context)))
-        return step, step, 1.0
-    g = speculative.draft_tokens
-    step = np.asarray(model.seconds(StepBatch(
-        decodes=n, context=context, tokens_per_decode=g + 1.0)))
+        return step, step, 1.0, prefill
     if draft is not None:
         d = model.deployment
         own = Deployment(draft, d.gpu, draft.native_precision, d.kv, d.layout, d.profile,
                          d.power_cap_w, d.fidelity)
         step = step + g * np.asarray(StepModel.of(own).seconds(
             StepBatch(decodes=n, context=context)))
-    return step, step / accepted_tokens(speculative), g + 1.0
+    return step, step / accepted_tokens(speculative), g + 1.0, prefill
 
 
 def accepted_tokens(speculative: Speculative) -> float:
@@ -241,12 +240,21 @@ def depth_slope_s(table: Table) -> float:
 
     Taken from the prompt that a prompt token belongs to, with and without as many tokens before it.
     """
+    tokens, cached = depth_prompts(table)
+    seconds = table.model.seconds(StepBatch(
+        prefill_tokens=tokens, prefill_sequences=1.0, cached=cached, logits=0.0))
+    return depth_slope_of(seconds, tokens, cached)
+
+
+def depth_prompts(table: Table) -> tuple[Array, Array]:
+    """Tokens of the two prompts of :func:`depth_slope_s`, and those before them [token]."""
     longest = max(prompt_of_token(table), 1.0)
-    before = cached_of_token(table) + longest
-    seconds = np.asarray(table.model.seconds(StepBatch(
-        prefill_tokens=np.full(2, longest), prefill_sequences=1.0,
-        cached=np.array([0.0, before]), logits=0.0)))
-    return float(seconds[1] - seconds[0]) / (longest * before)
+    return np.full(2, longest), np.array([0.0, cached_of_token(table) + longest])
+
+
+def depth_slope_of(seconds: Array, tokens: Array, cached: Array) -> float:
+    """:func:`depth_slope_s` from the times of its two prompts [s]."""
+    return float((seconds[1] - seconds[0]) / (tokens[1] * cached[1]))
 
 
 def gap_percentiles(stall_s: Array, weights: Array, share: float, base: dict[str, float]

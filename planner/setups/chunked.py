@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from planner.arrivals import burst_ahead
 from planner.queueing import Moments, Wait
 from planner.roofline import StepBatch
-from planner.setups.base import Table, cached_of_token, depth_slope_s, prompt_of_token
+from planner.setups.base import (
+    Table,
+    cached_of_token,
+    depth_prompts,
+    depth_slope_of,
+    prompt_of_token,
+)
 from planner.setups.continuous import Array, Continuous, mean_wait_s
 from planner.stalls import Stalls
 
@@ -69,13 +75,13 @@ class Columns:
             n = table.n[: at[-1][-1] + 1]
             spaces.append(np.maximum(budget - n * table.tokens_per_decode, 1.0))
             chunks.append(np.minimum(spaces[-1], longest + coming * n))
-        steps = np.split(_mixed_s(table, table.n[np.concatenate(at)], np.concatenate(
-            [chunk[places] for chunk, places in zip(chunks, at, strict=True)])),
-            np.cumsum([places.size for places in at])[:-1])
+        seconds, slope_s = _mixed_s(table, table.n[np.concatenate(at)], np.concatenate(
+            [chunk[places] for chunk, places in zip(chunks, at, strict=True)]))
+        steps = np.split(seconds, np.cumsum([places.size for places in at])[:-1])
         mixed = [np.maximum(np.interp(table.n[: len(space)], table.n[places], step),
                             table.step_s[: len(space)])
                  for space, places, step in zip(spaces, at, steps, strict=True)]
-        further = _further_s(table)
+        further = _further_s(table, slope_s)
         return [cls(*row, further) for row in zip(caps, spaces, chunks, mixed, strict=True)]
 
 
@@ -201,11 +207,20 @@ class Chunked(Continuous):
         return Stalls(rate_per_s, rate_per_s * added, added, square, wait, wait + alone, cv2,
                       burst_ahead(cv2), most)
 
-    def ceiling_rps(self) -> float:
-        """Highest n a / (o mean step)."""
+    def rates(self, share: float) -> Array:
+        """n a / (o mean step), with ``share`` times the answers."""
         n = self.table.n[: self.size]
         wanted = n * self.per_step[: self.size] / self.workload.output.mean
-        return float((wanted / (self.decode + self._load_s * wanted)).max())
+        return np.asarray(wanted / (share * self.decode + self._load_s * wanted))
+
+    def least_s(self) -> float:
+        """A prompt and a token on an idle replica, at the least that chunks add to a step."""
+        table, decode, space = self.table, float(self.decode[0]), float(self.space[0])
+        tokens = table.prompt_tokens
+        ttft = (np.maximum(np.ceil(tokens / space) + CHUNK_RESIDUAL - 1.0, 0.0) * decode
+                + float(self.extra_per_token.min()) * tokens + self.further_s
+                + (table.first_token_s - table.prefill_s))
+        return float(ttft @ table.prompt_weights) + float(table.decode_s[0])
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """f = n a p / (o (C - n)) of the steps carry a chunk; lambda = n a / (o mean step).
@@ -221,7 +236,7 @@ class Chunked(Continuous):
         return wanted / step, step / accepted, float(self.mixed[n - 1]), load
 
 
-def _further_s(table: Table) -> Array:
+def _further_s(table: Table, slope_s: float) -> Array:
     """What a prompt of each length takes beyond that of its tokens at their mean depth [s].
 
     Attention reads what is before a token, so a token costs more the deeper it stands in its
@@ -232,19 +247,23 @@ def _further_s(table: Table) -> Array:
     deeper = depth - (cached_of_token(table) + longest / 2.0)
     if not deeper.any():
         return np.zeros(len(tokens))
-    return depth_slope_s(table) * tokens * deeper
+    return slope_s * tokens * deeper
 
 
 def prompts_per_decode(table: Table) -> float:
     return float(table.step_s[0] / table.decode_s[0]) / table.workload.output.mean
 
 
-def _mixed_s(table: Table, decodes: Array, chunk: Array) -> Array:
-    """Step of ``decodes`` sequences with a chunk [token] beside them [s]."""
-    longest = prompt_of_token(table)
-    return table.model.seconds(StepBatch(
-        decodes=decodes, context=table.workload.running_context,
-        tokens_per_decode=table.tokens_per_decode, prefill_tokens=chunk,
-        prefill_sequences=np.maximum(chunk / longest, 1.0),
-        cached=cached_of_token(table) + np.maximum(longest - chunk, 0.0) / 2.0,
-        logits=0.0))
+def _mixed_s(table: Table, decodes: Array, chunk: Array) -> tuple[Array, float]:
+    """Step of ``decodes`` sequences with a chunk [token] beside them [s], and
+    :func:`planner.setups.base.depth_slope_s`; in one evaluation."""
+    longest, size = prompt_of_token(table), len(chunk)
+    prompts, before = depth_prompts(table)
+    cached = cached_of_token(table) + np.maximum(longest - chunk, 0.0) / 2.0
+    seconds = table.model.seconds(StepBatch(
+        decodes=np.concatenate((decodes, np.zeros(2))), context=table.workload.running_context,
+        tokens_per_decode=table.tokens_per_decode,
+        prefill_tokens=np.concatenate((chunk, prompts)),
+        prefill_sequences=np.concatenate((np.maximum(chunk / longest, 1.0), np.ones(2))),
+        cached=np.concatenate((cached, before)), logits=0.0))
+    return seconds[:size], depth_slope_of(seconds[size:], prompts, before)

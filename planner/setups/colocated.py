@@ -72,11 +72,17 @@ class Colocated(Continuous):
         return Stalls(rate_per_s * kept, self._load(rate_per_s), mean, square, wait, wait + mean,
                       cv2, burst_behind(cv2, together))
 
-    def ceiling_rps(self) -> float:
-        """Highest n / (o D + n S)."""
+    def rates(self, share: float) -> Array:
+        """n / (o D + n S), with ``share`` times the answers."""
         table = self.table
-        return float((table.n / (self.workload.output.mean * table.decode_s
-                                 + table.n * self.kept_s)).max())
+        return np.asarray(table.n / (share * self.workload.output.mean * table.decode_s
+                                     + table.n * self.kept_s))
+
+    def least_s(self) -> float:
+        """A prompt and a token on an idle replica."""
+        table = self.table
+        return (float(table.first_token_s @ table.prompt_weights)
+                + RESIDUAL * float(table.step_s[0]) + float(table.decode_s[0]))
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """lambda = n / (o D + n S), TPOT = D / (1 - lambda S), worst gap D + S."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,10 +93,37 @@ class Continuous(ABC):
         """What prompts add to the time of an answer, over ``n = 1..size``."""
 
     @abstractmethod
-    def ceiling_rps(self) -> float:
-        """Highest rate [1/s] of any mean-field row: what no latency target can exceed."""
+    def rates(self, share: float) -> Array:
+        """Rate [1/s] at which the answers fill a share of the tokens of ``n`` running, over ``n``;
+        with 1 that of the mean field."""
+
+    @abstractmethod
+    def least_s(self) -> float:
+        """[s] that mean TTFT and TPOT together are never below."""
 
     # -- questions ----------------------------------------------------------------------------
+
+    @cached_property
+    def ceiling(self) -> float:
+        """Highest rate [1/s] of any mean-field row; with a target on TPOT, of what can hold it.
+
+        Where even the steps of n sequences meet the target, they must write the share of the
+        tokens that its percentile asks for. A higher rate keeps more running than any such n, on
+        average, so that most tokens are late.
+        """
+        rates, target = self.rates(1.0), self.targets["tpot"]
+        highest = float(rates.max())
+        if target is None or target.percentile < 50.0:
+            return highest
+        level = _level(target)
+        within = self.table.decode_s[: len(rates)] <= target.limit_s * (1.0 + CLOSE)
+        if not within.any():
+            return highest
+        return min(highest, float(self.rates(level)[within].max()))
+
+    def ceiling_rps(self) -> float:
+        """Rate [1/s] that no replica exceeds: :attr:`ceiling`."""
+        return self.ceiling
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
         """The running sequences at an arrival rate; None when prefills alone fill the replica."""

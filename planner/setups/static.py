@@ -87,6 +87,10 @@ class Static:
         """Highest batch over cycle."""
         return float((self.n / self.cycle_s).max())
 
+    def least_s(self) -> float:
+        """[s] that mean TTFT and TPOT together are never below: the token of one sequence."""
+        return float(self.decode_s[0])
+
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
         if not self.caps.size:
