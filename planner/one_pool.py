@@ -56,7 +56,7 @@ class OnePool:
         assert isinstance(source, Serving)
         seen = source.latencies(*share(request, self.pool.replicas), self.pool.batch_size)
         assert seen is not None
-        capacity = capacity_rps(source.check, request, self.pool.replicas, source.ceiling_rps())
+        capacity = capacity_rps(source.check, request, self.pool.replicas, source.ceiling)
         d = self.pool.deployment
         return Sized(self.setup, d.weights, d.kv, (replace(self.pool, capacity_rps=capacity),),
                      seen)
@@ -154,7 +154,7 @@ def _variants(request: PlanRequest, setup: str, candidate: Candidate) -> Iterato
     else:
         sources = [Static(table) if setup == "static" else Colocated(table)]
     for source in sources:
-        ceiling = source.ceiling_rps()
+        ceiling = source.ceiling
         replicas = least_replicas(request, ceiling) + request.limits.spare_replicas
         yield _Variant(candidate, table, source, ceiling, replicas * table.deployment.layout.gpus,
                        source.least_s())

@@ -117,7 +117,7 @@ class Added:
     def mean(self, gaps: Gaps) -> Array:
         """Mean [s] over answers."""
         once_s, gap_s = self.columns[0], self.columns[1]
-        return np.minimum(once_s * gaps.inverse + gap_s, self.most_s)
+        return np.asarray(np.minimum(once_s * gaps.inverse + gap_s, self.most_s))
 
     def good(self, limit_s: float, tokens: Array, likely: float, gaps: Gaps) -> Array:
         """P(TPOT <= limit) in each state, 0 past the last likely one: :func:`good_states`."""

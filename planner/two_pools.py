@@ -26,6 +26,7 @@ from planner.sizing import (
     Resources,
     Sized,
     capacity_rps,
+    least_replicas,
     pool_of,
     pool_value,
     region_gpus,
@@ -76,9 +77,9 @@ class TwoPools:
         d = decode.deployment
         return Sized("disaggregated", d.weights, d.kv, (
             replace(prefill, capacity_rps=capacity_rps(
-                check, asked, prefill.replicas, pair.prefill.ceiling_rps())),
+                check, asked, prefill.replicas, pair.prefill.ceiling)),
             replace(decode, capacity_rps=capacity_rps(
-                pair.decode.check, asked, decode.replicas, pair.decode.ceiling_rps()))),
+                pair.decode.check, asked, decode.replicas, pair.decode.ceiling))),
             seen)
 
 
@@ -179,7 +180,7 @@ class _DecodePools:
         source = DecodePool(table)
         limit = (region_gpus(self.request) // layout.deployment.layout.gpus
                  - self.request.limits.spare_replicas)
-        answer = smallest(source.check, self.request, limit, source.ceiling_rps())
+        answer = smallest(source.check, self.request, limit, source.ceiling)
         if isinstance(answer, Refusal):
             self.refusals[layout.deployment.gpu.slug] = (table, answer)
             return None
@@ -279,23 +280,41 @@ class _Pairing:
         """Size a prefill pool next to a decode pool and keep the two if they are better."""
         source, slug, decode = pair.prefill, self.key[0], beside.pool
         limit, known = self._prefill_limit(decode, source)
-        if known and limit * source.ceiling_rps() < self.request.workload.requests_per_s:
+        if known and limit * source.ceiling < self.request.workload.requests_per_s:
             return
         handover_s = pair.transfer_s() + beside.first_step_s
+        if known and self._least_rank(pair, beside, handover_s) >= self.best[self.key].rank:
+            return
         hopeless = source.hopeless(handover_s)
         answer = Refusal(hopeless, True) if hopeless else smallest(
             _prefill_check(source, handover_s, beside.admission), self.request, limit,
-            source.ceiling_rps(), known)
+            source.ceiling, known)
         if isinstance(answer, Refusal):
             self.refusals.setdefault(slug, (source.table, answer))
             return
         pools = pool_of("prefill", source.table, answer, source, self.request), decode
         ttft_s = source.mean_ttft_s(*share(self.request, answer.replicas), handover_s)
-        usd = sum(self.resources.usd_per_hour(
-            p.deployment.gpu, p.deployment.layout, spared_gpus(p, self.request)) for p in pools)
-        rank = (pool_value(pools, self.value, self.request), usd, ttft_s + beside.tpot_s)
+        rank = self._rank(source.table, answer.replicas, decode, ttft_s + beside.tpot_s)
         if self.key not in self.best or rank < self.best[self.key].rank:
             self.best[self.key] = TwoPools(pair, pools, rank)
+
+    def _rank(self, table: Table, replicas: int, decode: Pool, late_s: float
+              ) -> tuple[float, float, float]:
+        """What orders pairs, see :class:`TwoPools`, of prefill replicas of a table."""
+        d, own = table.deployment, decode.deployment
+        gpus = (replicas + self.request.limits.spare_replicas) * d.layout.gpus
+        beside = spared_gpus(decode, self.request)
+        usd = self.resources.usd_per_hour
+        return (gpus * self.value[d.gpu.slug] + beside * self.value[own.gpu.slug],
+                usd(d.gpu, d.layout, gpus) + usd(own.gpu, own.layout, beside), late_s)
+
+    def _least_rank(self, pair: Pair, beside: _Beside, handover_s: Array
+                    ) -> tuple[float, float, float]:
+        """A rank that no fleet of a prefill pool beats: fewest replicas, no wait."""
+        source = pair.prefill
+        alone_s = float((source.latency_s + handover_s) @ source.table.prompt_weights)
+        return self._rank(source.table, least_replicas(self.request, source.ceiling), beside.pool,
+                          alone_s + beside.tpot_s)
 
     def _prefill_limit(self, decode: Pool, source: PrefillPool) -> tuple[int, bool]:
         """Most prefill replicas worth having next to a decode pool, and whether a pair is known."""

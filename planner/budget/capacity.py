@@ -177,7 +177,7 @@ class FixedLayout:
         if len(tables) == 1:
             pool = self.option.pools[0]
             source = _serving(pool, tables[0])
-            found = self._curve(source.check, source.ceiling_rps(), pool, workload,
+            found = self._curve(source.check, source.ceiling, pool, workload,
                                 counts[0] if counts else None, most, guess)
             return None if found is None else (found,)
         return self._pair(tables, workload, counts, most, guess)
@@ -210,7 +210,7 @@ class FixedLayout:
         """Prefill beside a decode pool that is as full as it may be: never too few replicas."""
         prefill, decode = self.option.pools
         sink = DecodePool(tables[1])
-        carried = self._curve(sink.check, sink.ceiling_rps(), decode, workload,
+        carried = self._curve(sink.check, sink.ceiling, decode, workload,
                               counts[1] if counts else None, most, guess)
         if carried is None:
             return None
@@ -219,7 +219,7 @@ class FixedLayout:
         check = _prefill_check(source, sink, carried.holds(k) / k, workload, k,
                                self.request.limits.target_utilization)
         fed = None if check is None else self._curve(
-            check, source.ceiling_rps(), prefill, workload, counts[0] if counts else None, most,
+            check, source.ceiling, prefill, workload, counts[0] if counts else None, most,
             guess)
         return None if fed is None else (fed, carried)
 

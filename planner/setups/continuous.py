@@ -105,7 +105,8 @@ class Continuous(ABC):
 
     @cached_property
     def ceiling(self) -> float:
-        """Highest rate [1/s] of any mean-field row; with a target on TPOT, of what can hold it.
+        """Rate [1/s] that no replica exceeds: the highest of any mean-field row; with a target on
+        TPOT, of what can hold it.
 
         Where even the steps of n sequences meet the target, they must write the share of the
         tokens that its percentile asks for. A higher rate keeps more running than any such n, on
@@ -120,10 +121,6 @@ class Continuous(ABC):
         if not within.any():
             return highest
         return min(highest, float(self.rates(level)[within].max()))
-
-    def ceiling_rps(self) -> float:
-        """Rate [1/s] that no replica exceeds: :attr:`ceiling`."""
-        return self.ceiling
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
         """The running sequences at an arrival rate; None when prefills alone fill the replica."""

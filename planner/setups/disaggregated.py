@@ -9,12 +9,14 @@ decode step; ``prefill_done`` (DistServe, Splitwise, Mooncake) stops after the p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
 from planner.kv_cache import sequence_cache_bytes
+from planner.percentiles import CLOSE
 from planner.queueing import (
     PERCENTILES,
     Chain,
@@ -83,9 +85,20 @@ class DecodePool:
                 good = good & held
         return Verdict(True, int(self.caps[good][-1])) if good.any() else Verdict(False, 0, failed)
 
-    def ceiling_rps(self) -> float:
-        """Highest n / (o D)."""
-        return float((self.table.n / (self.workload.output.mean * self.token_s)).max())
+    @cached_property
+    def ceiling(self) -> float:
+        """Rate [1/s] that no replica exceeds: the highest n / (o D); with a target on TPOT of the
+        n whose tokens meet it, which must write the share that its percentile asks for (see
+        :attr:`planner.setups.continuous.Continuous.ceiling`)."""
+        rates = self.table.n / (self.workload.output.mean * self.token_s)
+        highest, target = float(rates.max()), dict(self.targets)["tpot"]
+        if target is None or target.percentile < 50.0:
+            return highest
+        within = self.token_s <= target.limit_s * (1.0 + CLOSE)
+        if not within.any():
+            return highest
+        level = target.percentile / 100.0 - 1e-6
+        return min(highest, float(rates[within].max()) / level)
 
     def receiving(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that arriving caches fill."""
@@ -179,8 +192,9 @@ class PrefillPool:
                                       self.latency_s + handover_s, self.table.prompt_weights))
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
-    def ceiling_rps(self) -> float:
-        """A replica that never idles."""
+    @cached_property
+    def ceiling(self) -> float:
+        """Rate [1/s] of a replica that never idles."""
         return 1.0 / float(self.service_s @ self.table.prompt_weights)
 
     def sending(self, rate_per_s: float) -> float:

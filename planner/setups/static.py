@@ -83,8 +83,9 @@ class Static:
             return 10**6
         return math.floor(max(pool, 0.0) / each) * self.table.deployment.layout.data
 
-    def ceiling_rps(self) -> float:
-        """Highest batch over cycle."""
+    @cached_property
+    def ceiling(self) -> float:
+        """Rate [1/s] that no replica exceeds: the highest batch over cycle."""
         return float((self.n / self.cycle_s).max())
 
     def least_s(self) -> float:

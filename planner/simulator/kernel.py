@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.compiled import compiled, entry
 from planner.simulator import columns as k
 from planner.simulator.arrays import (
     ARRIVAL,
@@ -42,10 +43,8 @@ from planner.simulator.arrays import (
 )
 from planner.simulator.stepping import (
     batch_seconds,
-    compiled,
     decode_line,
     decodes_of,
-    entry,
     mixed_seconds,
     prompt_work,
 )
