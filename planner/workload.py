@@ -99,8 +99,8 @@ class Lengths:
     @cached_property
     def overlap(self) -> float:
         """E[min(X, X')] / E[X]: 1 for a constant, 1/2 for an exponential law."""
-        above = 1.0 - self._reached + self.weights
-        return float(np.diff(self.tokens, prepend=0.0) @ above**2) / self.mean
+        pairs = self.weights * (2.0 - 2.0 * self._reached + self.weights)
+        return float(self.tokens @ pairs) / self.mean
 
     @cached_property
     def _reached(self) -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ class Columns:
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Columns]:
         """Columns of several budgets [token] from one evaluation of the steps."""
         longest = max(prompt_of_token(table), 1.0)
-        coming = prompts_per_decode(table) * table.workload.new_prompt.mean
+        coming = _coming(table) * table.workload.new_prompt.mean
         caps, at, spaces, chunks = [], [], [], []
         for budget in token_budgets:
             room = (budget - MIN_CHUNK_TOKENS) / table.tokens_per_decode
@@ -250,7 +250,8 @@ def _further_s(table: Table, slope_s: float) -> Array:
     return slope_s * tokens * deeper
 
 
-def prompts_per_decode(table: Table) -> float:
+def _coming(table: Table) -> float:
+    """Prompts that come in a step for each sequence that decodes, where as many come as go."""
     return float(table.step_s[0] / table.decode_s[0]) / table.workload.output.mean
 
 

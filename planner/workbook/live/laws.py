@@ -21,7 +21,7 @@ FAR_OUT = 50.0
 """Means and scales of a gamma beyond which nothing is left."""
 SIDE = 17
 """Columns from one of the search to the next of the same rate."""
-BEYOND = 14
+BEYOND = 17
 """Blocks of :data:`SIDE` columns that the search may take; several columns at once stand beyond."""
 
 
@@ -72,6 +72,11 @@ class Beside:
         values = np.array(np.broadcast_to(e.value, (len(e.value), count)))
         self.board.area(row, column, e.text, values, "general")
         return Column(letters(column), row + 1, row + count, values, several=True)
+
+    def bare(self) -> int:
+        """The next column, to be written without a label."""
+        self.block += 1
+        return self.column + SIDE * self.block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
