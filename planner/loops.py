@@ -14,6 +14,8 @@ import numpy as np
 from planner.compiled import Array, compiled, entry
 
 TINY = 1e-300
+UNSTABLE = 1e12
+"""Weight of the waiting tail relative to the last state where the queue has no limit."""
 
 
 @compiled
@@ -186,12 +188,18 @@ def chain_columns(load: float, tpot_s: Array, peak: Array, full_peak: float, pro
     return rows, math.exp(-top)
 
 
+@compiled
+def tail_of(ratio: float) -> float:
+    """Weight of those that wait, relative to the last state's: r / (1 - r)."""
+    return ratio / (1.0 - ratio) if ratio < 1.0 else UNSTABLE
+
+
 @entry
-def tail_columns(ratio: Array, unstable: float) -> Array:
-    """r / (1 - r) of every state, and a weight that stands for no limit from r = 1 on."""
+def tail_columns(ratio: Array) -> Array:
+    """:func:`tail_of` of every state."""
     tail = np.empty(len(ratio))
     for i in range(len(ratio)):
-        tail[i] = ratio[i] / (1.0 - ratio[i]) if ratio[i] < 1.0 else unstable
+        tail[i] = tail_of(ratio[i])
     return tail
 
 
@@ -242,12 +250,12 @@ def shares_by_cap(weight: Array, tail: Array, value: Array) -> Array:
 
 @entry
 def share_at_cap(weight: Array, ratio: float, value: Array) -> float:
-    """The last of :func:`shares_by_cap`, where the tail has a ratio below 1."""
+    """The last of :func:`shares_by_cap`."""
     total = held = 0.0
     for i in range(len(weight)):
         total += weight[i]
         held += weight[i] * value[i]
-    waiting = weight[len(weight) - 1] * ratio / (1.0 - ratio)
+    waiting = weight[len(weight) - 1] * tail_of(ratio)
     return (held + waiting * value[len(weight) - 1]) / max(total + waiting, TINY)
 
 
@@ -260,39 +268,58 @@ def running_at_cap(weight: Array, empty: float, ratio: float) -> tuple[float, fl
         total += weight[i]
         running += weight[i] * (i + 1.0)
     last = weight[len(weight) - 1]
-    waiting = last * ratio / (1.0 - ratio)
+    waiting = last * tail_of(ratio)
     total = max(total + waiting, TINY)
-    return (running + waiting * len(weight)) / total, last / (1.0 - ratio) / total
+    return (running + waiting * len(weight)) / total, (last + waiting) / total
 
 
 # -- waits (planner.queueing) -----------------------------------------------------------------
 
 
+@compiled
+def mg1(rate_per_s: float, first: float, second: float, third: float, arrival_cv2: float,
+        ahead: float) -> tuple[float, float, float]:
+    """busy, mean [s] and mean of squares [s^2] of the wait: ``mg1_wait_of``. ``ahead`` is
+    :func:`planner.arrivals.burst_ahead`."""
+    rho = rate_per_s * first
+    if rho >= 1.0:
+        return 1.0, np.inf, np.inf
+    smooth = 1.0
+    if arrival_cv2 < 1.0:
+        service_cv2 = max(second / max(first * first, TINY) - 1.0, 0.0)
+        smooth = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
+    of_batch = ahead * first
+    squares = second + 2.0 * of_batch * first
+    cubes = third + 6.0 * of_batch * (second + of_batch * first)
+    mean_s = rate_per_s * squares / (2.0 * (1.0 - rho)) * smooth
+    square = 2.0 * mean_s * mean_s + rate_per_s * cubes / (3.0 * (1.0 - rho)) * smooth
+    square += 2.0 * mean_s * of_batch + ahead * second + 2.0 * of_batch * of_batch
+    return 1.0 - (1.0 - rho) / (1.0 + ahead), mean_s + of_batch, square
+
+
 @entry
-def mg1_columns(rate_per_s: float, first: Array, second: Array, third: Array, arrival_cv2: float,
-                ahead: float) -> Array:
-    """busy, mean [s] and mean of squares [s^2] of the waits for each service, shape (3, cases):
-    ``mg1_wait_of``. ``ahead`` is :func:`planner.arrivals.burst_ahead`."""
+def shared_waits(rate_per_s: float, first: Array, second: Array, third: Array, kept: float,
+                 arrival_cv2: float, ahead: float, shared: float) -> Array:
+    """:func:`mg1` of services that keep the server for ``kept`` times as long and share passes,
+    shape (3, cases): :meth:`planner.setups.base.Table.wait`."""
     rows = np.empty((3, len(first)))
     for i in range(len(first)):
-        rho = rate_per_s * first[i]
-        if rho >= 1.0:
-            rows[0, i], rows[1, i], rows[2, i] = 1.0, np.inf, np.inf
-            continue
-        smooth = 1.0
-        if arrival_cv2 < 1.0:
-            service_cv2 = max(second[i] / max(first[i] * first[i], TINY) - 1.0, 0.0)
-            smooth = (arrival_cv2 + service_cv2) / (1.0 + service_cv2)
-        of_batch = ahead * first[i]
-        squares = second[i] + 2.0 * of_batch * first[i]
-        cubes = third[i] + 6.0 * of_batch * (second[i] + of_batch * first[i])
-        mean_s = rate_per_s * squares / (2.0 * (1.0 - rho)) * smooth
-        square = 2.0 * mean_s * mean_s + rate_per_s * cubes / (3.0 * (1.0 - rho)) * smooth
-        rows[0, i] = 1.0 - (1.0 - rho) / (1.0 + ahead)
-        rows[1, i] = mean_s + of_batch
-        rows[2, i] = (square + 2.0 * mean_s * of_batch + ahead * second[i]
-                      + 2.0 * of_batch * of_batch)
+        each = kept * first[i]
+        rows[0, i], mean_s, square = mg1(rate_per_s, each, kept * kept * second[i],
+                                         kept * kept * kept * third[i], arrival_cv2, ahead)
+        load = min(rate_per_s * each, 1.0)
+        longer = 1.0 + shared * load / (1.0 + load)
+        rows[1, i] = mean_s * longer
+        rows[2, i] = square * longer * longer
     return rows
+
+
+@compiled
+def gamma_of(busy: float, mean_s: float, second_s2: float) -> tuple[float, float]:
+    """Shape and scale [s] of the gamma of those who wait: the two moments matched."""
+    given_s = mean_s / busy
+    variance = max(second_s2 / busy - given_s * given_s, 1e-6 * given_s * given_s)
+    return given_s * given_s / variance, variance / given_s
 
 
 @entry
@@ -303,11 +330,122 @@ def waits_within(t: Array, busy: Array, mean_s: Array, second_s2: Array, none_s:
         if not np.isfinite(mean_s[i]):
             continue
         wait = mean_s[i] > none_s and busy[i] > 0.0
-        given_s = mean_s[i] / busy[i] if wait else 1.0
-        variance = (max(second_s2[i] / busy[i] - given_s * given_s, 1e-6 * given_s * given_s)
-                    if wait else 1.0)
+        shape, scale_s = gamma_of(busy[i], mean_s[i], second_s2[i]) if wait else (1.0, 1.0)
         for j in range(t.shape[1]):
             if t[i, j] >= 0.0:
                 rows[i, j] = 1.0 - busy[i] + busy[i] * gamma_within(
-                    given_s * given_s / variance, t[i, j] * given_s / variance) if wait else 1.0
+                    shape, t[i, j] / scale_s) if wait else 1.0
     return rows
+
+
+@entry
+def sum_law(busy: float, mean_s: float, second_s2: float, none_s: float) -> Array:
+    """A wait as the times of :func:`mixture_percentiles`, shape (3, 1)."""
+    times = np.ones((3, 1))
+    if mean_s > none_s and busy > 0.0:
+        times[0, 0] = 1.0 - busy
+        times[1, 0], times[2, 0] = gamma_of(busy, mean_s, second_s2)
+    return times
+
+
+# -- percentiles ------------------------------------------------------------------------------
+
+
+@compiled
+def beyond(x: float, start_s: Array, times: Array, law: int, most_s: Array, weights: Array
+           ) -> float:
+    """ln P(X > x) of a mixture: a start, and with some chance a gamma more."""
+    share = 0.0
+    for i in range(len(start_s)):
+        at = i if times.shape[2] > 1 else 0
+        share += weights[i] * token_within(x, start_s[i], times[0, law, at], times[1, law, at],
+                                           times[2, law, at], most_s[i])
+    return math.log(max(1.0 - share, TINY))
+
+
+@entry
+def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: Array,
+                        most_s: Array, weights: Array, close: float, most_steps: int) -> Array:
+    """Where a mixture reaches shares, within ``close`` of them and on the safe side.
+
+    The method of :func:`planner.percentiles.reaching`; where the mixture jumps in the last
+    stretch, at a start, the answer is that start.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (p,)
+        Below 1.
+    middle_s : float
+        About the mean: where to look first.
+    start_s, weights, most_s : ndarray, shape (N,)
+        What is there without the gamma [s], the weights, and the most that it adds [s].
+    times : ndarray, shape (3, laws, N or 1)
+        As of :func:`token_times`; one law, or one for each share.
+    """
+    found = np.empty(len(shares))
+    low = start_s.min() * (1.0 - 1e-9)
+    for place in range(len(shares)):
+        law = place if times.shape[1] > 1 else 0
+        goal = math.log(1.0 - shares[place])
+        below, above = low, max(middle_s, 2.0 * low)
+        left = goal - beyond(below, start_s, times, law, most_s, weights)
+        right = goal - beyond(above, start_s, times, law, most_s, weights)
+        while right < 0.0:
+            below, left, above = above, right, 2.0 * above
+            right = goal - beyond(above, start_s, times, law, most_s, weights)
+        kept = 0
+        for step in range(most_steps):
+            if above - below <= close * above:
+                break
+            part = left / min(left - right, -TINY) if step % 4 < 3 else 0.5
+            x = below + min(max(part, 1e-3), 1.0 - 1e-3) * (above - below)
+            y = goal - beyond(x, start_s, times, law, most_s, weights)
+            if y >= 0.0:
+                left = left / 2.0 if kept == 1 else left
+                above, right, kept = x, y, 1
+            else:
+                right = right / 2.0 if kept == -1 else right
+                below, left, kept = x, y, -1
+        found[place] = above
+        for i in range(len(start_s)):
+            if below < start_s[i] < found[place] and goal >= beyond(
+                    start_s[i], start_s, times, law, most_s, weights):
+                found[place] = start_s[i]
+    return found
+
+
+# -- prompts in chunks ------------------------------------------------------------------------
+
+
+@entry
+def chunk_prefills(running: Array, columns: Array, tokens: Array, further_s: Array,
+                   fixed_s: Array, powers: Array, tokens_per_s: float, residual: float
+                   ) -> tuple[Array, Array]:
+    """Of a prompt that meets ``running`` sequences the moments of its service, shape (3, cases),
+    and its latency [s], shape (cases, k): :meth:`planner.setups.chunked.Chunked.prefill`.
+
+    ``columns`` are space, mixed step, decode step and chunk over the running sequences; ``powers``
+    E[p^i f^j] at [i, j].
+    """
+    cases, last = len(running), columns.shape[1] - 1
+    service, latency = np.empty((3, cases)), np.empty((cases, len(tokens)))
+    for case in range(cases):
+        at = min(max(running[case] - 1.0, 0.0), float(last))
+        low = int(at)
+        high, part = min(low + 1, last), at - low
+        space = columns[0, low] + part * (columns[0, high] - columns[0, low])
+        mixed = columns[1, low] + part * (columns[1, high] - columns[1, low])
+        decode = columns[2, low] + part * (columns[2, high] - columns[2, low])
+        chunk = columns[3, low] + part * (columns[3, high] - columns[3, low])
+        per_token = (mixed - decode) / chunk
+        each = decode / space + per_token
+        service[0, case] = each * powers[1, 0] + powers[0, 1]
+        service[1, case] = each * (each * powers[2, 0] + 2.0 * powers[1, 1]) + powers[0, 2]
+        service[2, case] = (each * (each * (each * powers[3, 0] + 3.0 * powers[2, 1])
+                                    + 3.0 * powers[1, 2]) + powers[0, 3])
+        load = min(tokens_per_s * per_token, 0.95)
+        running_s = residual * decode / (1.0 - load)
+        for k in range(len(tokens)):
+            latency[case, k] = (math.ceil(tokens[k] / space) * decode + per_token * tokens[k]
+                                + further_s[k] + running_s + fixed_s[k])
+    return service, latency

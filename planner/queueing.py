@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 from planner.arrivals import Influx, burst_ahead
 from planner.loops import (
     chain_columns,
-    mg1_columns,
+    mixture_percentiles,
     running_at_cap,
     running_by_cap,
     share_at_cap,
+    shared_waits,
     shares_by_cap,
+    sum_law,
     tail_columns,
     waiting_columns,
     waits_within,
 )
-from planner.percentiles import reaching
+from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
 from planner.workload import Gaps, constant
 
@@ -37,12 +39,8 @@ NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
 LIKELY = 1e-9
 """Weight of a state, relative to the heaviest, below which it changes no percentile."""
-COARSE = 8
-"""Of the times at which a distribution is evaluated, every eighth finds where to look closer."""
 NOTICEABLE = 1e-6
 """Probability of a wait below which it changes nothing."""
-UNSTABLE = 1e12
-"""Weight of the waiting tail relative to the last state where the queue has no limit."""
 POISSON = Influx()
 
 
@@ -149,7 +147,8 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
     return mg1_wait_of(rate_per_s, Moments.of(service_s, weights), arrival_cv2)
 
 
-def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -> Wait:
+def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0,
+                kept: float = 1.0, shared: float = 0.0) -> Wait:
     """Wait of first-come first-served servers with general service.
 
     Wq = lambda E[S^2] / (2 (1 - rho)), E[W^2] = 2 Wq^2 + lambda E[S^3] / (3 (1 - rho)). Arrivals
@@ -166,6 +165,11 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -
         Of the time that a request keeps the server.
     arrival_cv2 : float
         Squared coefficient of variation of the gaps between arrivals.
+    kept : float
+        Times the service that a request keeps the server.
+    shared : float
+        Part of the work that comes meanwhile which a request waits for as well, see
+        :meth:`planner.setups.base.Table.wait`.
 
     Returns
     -------
@@ -173,8 +177,9 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -
         Of the moments' shape; ``mean_s`` is infinite where the load is 1 or more.
     """
     shape = np.shape(service.first)
-    rows = mg1_columns(rate_per_s, *(np.asarray(x, dtype=float).reshape(-1) for x in (
-        service.first, service.second, service.third)), arrival_cv2, burst_ahead(arrival_cv2))
+    rows = shared_waits(rate_per_s, *(np.asarray(x, dtype=float).reshape(-1) for x in (
+        service.first, service.second, service.third)), kept, arrival_cv2,
+        burst_ahead(arrival_cv2), shared)
     return Wait(*rows.reshape(3, *shape))
 
 
@@ -216,9 +221,6 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
                     percentiles: tuple[float, ...] = PERCENTILES) -> list[float]:
     """Percentiles [s] of W + S of one case (all infinite when unstable).
 
-    The distribution is inverted linearly on a grid of some 300 times, of which only those around
-    the percentiles are evaluated.
-
     Parameters
     ----------
     wait : Wait
@@ -227,29 +229,17 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
     """
     if not np.isfinite(wait.mean_s):
         return [math.inf] * len(percentiles)
-    floor, top = float(latency_s.min()), float(latency_s.max())
-    spread = float(wait.mean_s + np.sqrt(wait.second_s2)) / max(float(wait.busy), 1e-9)
-    tail = spread * np.linspace(0.0, 1.0, 80) ** 3 * 12.0
-    grid = np.unique(np.concatenate([np.linspace(floor, top, 80), floor + tail, top + tail,
-                                     latency_s * (1 - 1e-9), latency_s,
-                                     latency_s * (1 + 1e-9)]))
-    shares = np.asarray(percentiles) / 100.0 - 1e-9
-
-    def reached(times: Array) -> Array:
-        return np.maximum.accumulate(wait.cdf(times[:, None] - latency_s) @ weights)
-
-    return _inverted(reached, grid, shares)
+    times = sum_law(float(wait.busy), float(wait.mean_s), float(wait.second_s2), NO_WAIT_S)
+    return _percentiles(percentiles, float(wait.mean_s) + float(latency_s @ weights), latency_s,
+                        times[:, None], np.full(len(latency_s), np.inf), weights)
 
 
-def _inverted(reached: Callable[[Array], Array], grid: Array, shares: Array) -> list[float]:
-    """Where a distribution reaches shares, linear between the points of a grid.
-
-    Only points around the answers, and every eighth, are evaluated.
-    """
-    coarse = np.append(np.arange(0, len(grid) - 1, COARSE), len(grid) - 1)
-    after = np.searchsorted(reached(grid[coarse]), shares).clip(1, len(coarse) - 1)
-    near = np.unique(np.concatenate([np.arange(coarse[i - 1], coarse[i] + 1) for i in after]))
-    return [float(x) for x in np.interp(shares, reached(grid[near]), grid[near])]
+def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array, times: Array,
+                 most_s: Array, weights: Array) -> list[float]:
+    """Of a mixture, see :func:`planner.loops.mixture_percentiles`."""
+    found = mixture_percentiles(np.asarray(percentiles) / 100.0 - 1e-9, middle_s, start_s, times,
+                                most_s, weights, CLOSE, SECANTS)
+    return [float(x) for x in found]
 
 
 @lru_cache(maxsize=64)
@@ -358,7 +348,7 @@ class Chain:
 
     def tail(self) -> Array:
         """Weight of those that wait, relative to the last state's: r / (1 - r) for every cap."""
-        return self._once("tail", lambda: tail_columns(self.ratio, UNSTABLE))
+        return self._once("tail", lambda: tail_columns(self.ratio))
 
     def waiting(self) -> tuple[Array, Array]:
         """For every cap: probability of waiting for admission, and its mean wait [s] given that.
@@ -430,8 +420,8 @@ class Chain:
         """Mean TPOT [s] of the requests, or of answers with given gaps."""
         if self.added is None:
             return float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
-        added_s = self.added.step_s + self.added.mean(gaps or self.gaps)
-        return float(np.dot(self._tokens(cap), added_s[:cap]))
+        time_s = self.added.step_s + self.added.mean(gaps or self.gaps)
+        return float(share_at_cap(self._rate()[:cap], float(self.ratio[cap - 1]), time_s[:cap]))
 
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...],
                          gaps: Gaps | None = None) -> list[float]:
@@ -440,10 +430,8 @@ class Chain:
         if self.added is None:
             return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
         times, share = self.tpot_law(cap, gaps)
-        return [float(x) for x in reaching(
-            lambda limits_s: times.share_within(limits_s) @ share,
-            np.asarray(percentiles) / 100.0 - 1e-9,
-            float(times.step_s[0]) * (1 - 1e-9), float(np.max(times.mean_s() @ share)))]
+        return _percentiles(percentiles, float(np.max(times.mean_s() @ share)), times.step_s,
+                            times.times, times.most_s, share)
 
     def tpot_law(self, cap: int, gaps: Gaps | None = None) -> tuple[TokenTimes, Array]:
         """TPOT in the states that count, and the shares of the requests that find them."""
@@ -457,7 +445,7 @@ class Chain:
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""
-        return float(np.dot(self.distribution(cap), self.n[:cap]))
+        return float(running_at_cap(self.weight[:cap], self.empty, float(self.ratio[cap - 1]))[0])
 
 
 def admission_wait(probability: Array, mean_given_s: Array) -> Wait:

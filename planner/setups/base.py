@@ -121,13 +121,8 @@ class Table:
             Share of the service that keeps the replica; that of whole prefills by default.
         """
         ranks = self.deployment.layout.data
-        kept = service.scaled((self.occupancy if occupancy is None else occupancy) * ranks)
-        wait = mg1_wait_of(rate_per_s / ranks, kept, 1.0 + (cv2 - 1.0) / ranks)
-        if not shared:
-            return wait
-        load = np.minimum(rate_per_s / ranks * kept.first, 1.0)
-        longer = 1.0 + shared * load / (1.0 + load)
-        return Wait(wait.busy, wait.mean_s * longer, wait.second_s2 * longer**2)
+        kept = (self.occupancy if occupancy is None else occupancy) * ranks
+        return mg1_wait_of(rate_per_s / ranks, service, 1.0 + (cv2 - 1.0) / ranks, kept, shared)
 
 
 @lru_cache(maxsize=64)

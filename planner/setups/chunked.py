@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
+from planner.loops import chunk_prefills
 from planner.queueing import Moments, Wait
 from planner.roofline import StepBatch
 from planner.setups.base import (
@@ -124,12 +125,12 @@ class Chunked(Continuous):
         return step[:rows] / self.per_step[:rows] if rows else None
 
     @cached_property
-    def _powers(self) -> dict[tuple[int, int], float]:
-        """E[p^i f^j] over the prompts: p their tokens, f what they take beyond that of tokens at
-        their mean depth [s]."""
-        tokens, weights = self.table.prompt_tokens, self.table.prompt_weights
-        return {(i, j): float((tokens**i * self.further_s**j) @ weights)
-                for i in range(4) for j in range(4 - i)}
+    def _powers(self) -> Array:
+        """E[p^i f^j] at [i, j] over the prompts: p their tokens, f what they take beyond that of
+        tokens at their mean depth [s]."""
+        powers = np.arange(4.0)[:, None]
+        tokens, further = self.table.prompt_tokens**powers, self.further_s**powers
+        return np.asarray((tokens * self.table.prompt_weights) @ further.T)
 
     @cached_property
     def _rows(self) -> Array:
@@ -163,25 +164,17 @@ class Chunked(Continuous):
         The engine's scale is one on the prefill of the prompt alone, and not on decodes beside it.
         """
         table = self.table
-        space, mixed, decode, chunk = self._between(running)[:, :, None]
-        per_token = (mixed - decode) / chunk
-        tokens = table.prompt_tokens[None, :]
-        whole = np.floor(tokens / space)
-        latency = ((whole + (tokens > whole * space)) * decode + per_token * tokens
-                   + self.further_s)
-        wait = table.wait(rate_per_s, self._service((decode / space + per_token)[:, 0]), cv2, 1.0,
+        service, latency = chunk_prefills(
+            running, self._rows, table.prompt_tokens, self.further_s, self._fixed_s, self._powers,
+            rate_per_s * self.workload.new_prompt.mean, CHUNK_RESIDUAL)
+        wait = table.wait(rate_per_s, Moments(*service), cv2, 1.0,
                           1.0 / table.deployment.layout.data)
-        load = np.minimum(rate_per_s * self.workload.new_prompt.mean * per_token, 0.95)
-        residual = CHUNK_RESIDUAL * decode / (1.0 - load)
-        return wait, latency + residual + (table.first_token_s - table.prefill_s)
+        return wait, latency
 
-    def _between(self, running: Array) -> Array:
-        """Space, mixed step, decode step and chunk at ``running`` sequences, shape (4, M)."""
-        at = np.clip(running - 1.0, 0.0, self.size - 1.0)
-        below = at.astype(np.intp)
-        low = self._rows[:, below]
-        high = self._rows[:, np.minimum(below + 1, self.size - 1)]
-        return np.asarray(low + (at - below) * (high - low))
+    @cached_property
+    def _fixed_s(self) -> Array:
+        """[s] to the first token in which the prefill does not run, and the engine's scale."""
+        return self.table.first_token_s - self.table.prefill_s
 
     def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""
