@@ -14,6 +14,8 @@ import numpy as np
 from planner.compiled import Array, compiled, entry
 
 TINY = 1e-300
+GONE = 100.0
+"""Natural logarithm of the weight, below the heaviest, at which a state weighs nothing."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
 
@@ -172,19 +174,36 @@ def good_states(limit_s: float, tokens: Array, likely: float, columns: Array, st
 def chain_columns(load: float, tpot_s: Array, peak: Array, full_peak: float, prompt_load: Array
                   ) -> tuple[Array, float]:
     """Of every state the ratio of the tail past it, the load of a full replica and the weight,
-    shape (3, N), and the weight of the empty system: ``Chain.of``."""
-    rows = np.empty((3, len(tpot_s)))
+    shape (3, N), and the weight of the empty system: ``Chain.of``.
+
+    States past the heaviest weigh 0 from :data:`GONE` on: the weights fall while the utilisation
+    is below 1.
+    """
+    size = len(tpot_s)
+    rows = np.empty((3, size))
     log_weight = top = 0.0
-    for i in range(len(tpot_s)):
+    gone = size
+    for i in range(size):
         utilization = load * tpot_s[i] / (i + 1.0)
         full = prompt_load[i] + (1.0 - prompt_load[i]) * utilization
-        log_weight += math.log(utilization) / peak[i]
-        top = max(top, log_weight)
         rows[0, i] = full if full_peak == 1.0 else full ** (1.0 / full_peak)
         rows[1, i] = full
-        rows[2, i] = log_weight
-    for i in range(len(tpot_s)):
+        if i < gone:
+            log_weight += math.log(utilization) / peak[i]
+            top = max(top, log_weight)
+            rows[2, i] = log_weight
+            if log_weight < top - GONE and utilization < 1.0:
+                gone = i + 1
+        elif utilization >= 1.0:
+            gone = size
+            for k in range(i + 1):
+                again = math.log(load * tpot_s[k] / (k + 1.0)) / peak[k]
+                rows[2, k] = again + (rows[2, k - 1] if k > 0 else 0.0)
+            log_weight = rows[2, i]
+            top = max(top, log_weight)
+    for i in range(gone):
         rows[2, i] = math.exp(rows[2, i] - top)
+    rows[2, gone:] = 0.0
     return rows, math.exp(-top)
 
 

@@ -408,10 +408,10 @@ def test_stalls_are_those_of_a_delay_cycle(gaps):
     added = law.added(steps)
     mean = float(added.mean(answers)[0])
     assert step + mean == pytest.approx(seen.mean(), rel=0.02)
-    assert float(added.square(answers)[0]) - mean**2 == pytest.approx(
-        seen.var(), rel=0.06)
-    assert float(added.none(answers)[0]) == pytest.approx((seen < step * 1.0001).mean(),
-                                                              abs=0.01)
+    none, shape, scale = (float(x) for x in TokenTimes.of(added, answers).times[:, 0, 0])
+    square = (1 - none) * (shape + shape**2) * scale**2
+    assert square - mean**2 == pytest.approx(seen.var(), rel=0.06)
+    assert none == pytest.approx((seen < step * 1.0001).mean(), abs=0.01)
     chain = Chain.of(1e-9, 100.0, steps / 0.85, added=added, gaps=answers)
     assert chain.tpot_percentiles(1, (90.0,))[0] == pytest.approx(np.quantile(seen, 0.9),
                                                                  rel=0.12)

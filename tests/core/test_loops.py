@@ -1,0 +1,122 @@
+"""The compiled loops against SciPy and plain NumPy; what the search leaves out against asking all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import gammainc
+
+from planner import one_pool, two_pools
+from planner.api.plan_schema import parse_plan
+from planner.catalog.shipped import shipped_catalog
+from planner.compiled import entry
+from planner.loops import GONE, chain_columns, gamma_within, mixture_percentiles
+from planner.planning import make_plan
+
+QUICK = settings(max_examples=60, deadline=None)
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NO_LIMIT = np.array([np.inf])
+
+
+@entry
+def gamma_shares(shapes, values):
+    shares = np.empty(len(shapes))
+    for i in range(len(shapes)):
+        shares[i] = gamma_within(shapes[i], values[i])
+    return shares
+
+
+@pytest.mark.parametrize("shape", [1e-3, 0.1, 0.5, 1.0, 3.0, 30.0, 1000.0])
+def test_the_gamma_law_is_scipys(shape):
+    values = shape * np.concatenate([np.linspace(0.0, 3.0, 40), [10.0, 100.0, 1e4]])
+    assert gamma_shares(np.full(len(values), shape), values) == pytest.approx(
+        gammainc(shape, values), rel=1e-9, abs=1e-12)
+
+
+@QUICK
+@given(load=st.floats(1e-3, 900.0), size=st.integers(1, 400), growth=st.floats(0.0, 0.02),
+       peak=st.floats(1.0, 9.0), prompts=st.floats(0.0, 0.9))
+def test_weights_of_the_chain_are_the_products(load, size, growth, peak, prompts):
+    n = np.arange(1.0, size + 1.0)
+    tpot = 0.01 + growth * n / size
+    (ratio, full, weight), empty = chain_columns(
+        load, tpot, np.full(size, peak), peak, np.full(size, prompts))
+    utilization = load * tpot / n
+    logs = np.cumsum(np.log(utilization) / peak)
+    top = max(float(logs.max()), 0.0)
+    assert weight == pytest.approx(np.exp(logs - top), rel=1e-9, abs=np.exp(-GONE))
+    assert empty == pytest.approx(np.exp(-top), rel=1e-9)
+    assert full == pytest.approx(prompts + (1.0 - prompts) * utilization)
+    assert ratio == pytest.approx(full ** (1.0 / peak))
+
+
+def test_a_chain_that_fills_up_again_keeps_its_weights():
+    """Utilisation that falls far below 1 and rises above it once more."""
+    tpot = np.concatenate([np.full(60, 1e-5), np.full(60, 50.0)])
+    n = np.arange(1.0, 121.0)
+    logs = np.cumsum(np.log(10.0 * tpot / n))
+    (_, _, weight), _ = chain_columns(10.0, tpot, np.ones(120), 1.0, np.zeros(120))
+    assert weight == pytest.approx(np.exp(logs - max(logs.max(), 0.0)), rel=1e-9, abs=np.exp(-GONE))
+
+
+@QUICK
+@given(starts=st.lists(st.floats(0.01, 2.0), min_size=1, max_size=20), none=st.floats(0.0, 0.95),
+       shape=st.floats(0.05, 50.0), scale=st.floats(1e-4, 1.0), share=st.floats(0.3, 0.999))
+def test_percentiles_of_a_mixture_are_where_it_reaches_them(starts, none, shape, scale, share):
+    start = np.sort(np.array(starts))
+    weights = np.full(len(start), 1.0 / len(start))
+    times = np.array([none, shape, scale])[:, None, None]
+    found = mixture_percentiles(np.array([share]), float(start.mean()), start, times,
+                                NO_LIMIT.repeat(len(start)), weights, 1e-6, 200)[0]
+
+    def reached(x):
+        over = x - start
+        law = none + (1.0 - none) * gammainc(shape, np.maximum(over, 0.0) / scale)
+        return float(np.where(over >= 0.0, law, 0.0) @ weights)
+
+    assert reached(found) >= share - 1e-9
+    assert reached(found * (1.0 - 3e-6)) < share
+
+
+def test_a_percentile_at_a_jump_is_the_jump():
+    start, times = np.array([0.1, 0.2, 0.4]), np.array([1.0, 1.0, 1.0])[:, None, None]
+    found = mixture_percentiles(np.array([0.3, 0.5, 0.9]), 0.2, start, times, NO_LIMIT.repeat(3),
+                                np.full(3, 1.0 / 3.0), 1e-6, 60)
+    assert found.tolist() == [0.1, 0.2, 0.4]
+
+
+def requests():
+    for name in ("chat", "rag", "moe_deepseek", "azure_conversation", "code_completion"):
+        document = json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
+        for change in ({}, {"objective": "gpus"}):
+            yield pytest.param({**document, **change, "advice": False}, id=f"{name}{len(change)}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", list(requests()))
+def test_what_cannot_win_is_rightly_left_out(document, monkeypatch):
+    """Every variant asked gives the same options."""
+    catalog, request = shipped_catalog(), parse_plan(document)
+    quick = make_plan(request, catalog).options
+    monkeypatch.setattr(one_pool._Best, "cannot_lose_to", lambda *_: False)
+    monkeypatch.setattr(two_pools._Pairing, "_least_rank", lambda *_: (0.0, 0.0, 0.0))
+    assert make_plan(request, catalog).options == quick
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", list(requests()))
+@pytest.mark.parametrize("cv", [0.5, 1.0, 3.0])
+def test_no_rate_above_the_ceiling_holds(document, cv):
+    workload = {**document["workload"], "arrival_cv": cv}
+    found = make_plan(parse_plan({**document, "workload": workload}), shipped_catalog())
+    asked = 0
+    for pool in (p for option in found.sized for p in option.pools):
+        ceiling = pool.source.ceiling * (1.0 + 1e-6)
+        asked += 1
+        assert not pool.source.check(ceiling, cv**2).ok, (pool.role, pool.deployment.layout)
+    assert asked or not found.options
