@@ -58,6 +58,28 @@ def gamma_within(shape: float, x: float) -> float:
 
 
 @entry
+def prompt_columns(rate_per_s: float, tokens_per_s: float, ahead: float, states: Array) -> Array:
+    """TPOT [s], share of time that prompts take, mean wait [s] for the prefill and the time [s]
+    until the first token, shape (4, open): over the states up to the first in which prompts alone
+    fill the replica.
+
+    ``states`` are those of :attr:`planner.setups.continuous.Continuous.states`; the wait is the
+    mean of :func:`mg1`.
+    """
+    rows = np.empty((4, states.shape[1]))
+    for i in range(states.shape[1]):
+        left = 1.0 - rate_per_s * states[1, i]
+        if left <= 0.0 or tokens_per_s * states[2, i] / left >= 1.0:
+            return rows[:, :i].copy()
+        rows[0, i] = states[0, i] / left
+        rows[1, i] = 1.0 - left
+        rows[2, i] = ((rate_per_s * states[4, i] / 2.0 + ahead * states[3, i])
+                      / (1.0 - rate_per_s * states[3, i]))
+        rows[3, i] = rows[2, i] + states[5, i]
+    return rows
+
+
+@entry
 def added_columns(step_s: Array, rate_per_s: float, load: Array, mean_s: Array, square_s2: Array,
                   wait_s: Array, before_s: Array, spread: float, behind: float) -> Array:
     """once, gap, square and cross over the states, shape (4, N): ``Stalls.added``.

@@ -26,8 +26,7 @@ from planner.setups.base import (
     depth_slope_of,
     prompt_of_token,
 )
-from planner.setups.continuous import Array, Continuous, mean_wait_s
-from planner.stalls import Stalls
+from planner.setups.continuous import Array, Continuous
 
 CHUNK_RESIDUAL = 0.9
 """Share of a mean step that a new prompt waits for: the rest of the running one, and the longer
@@ -115,15 +114,6 @@ class Chunked(Continuous):
         columns = Columns.of_budgets(table, token_budgets)
         return [cls(table, budget, own) for budget, own in zip(token_budgets, columns, strict=True)]
 
-    def tpot(self, rate_per_s: float) -> Array | None:
-        """Mean step over the tokens a sequence gets from it, up to the batch that leaves room."""
-        tokens_per_s = rate_per_s * self.workload.new_prompt.mean
-        left = 1.0 - rate_per_s * self._load_s
-        step = self.decode / np.where(left > 0, left, 1.0)
-        open_rows = (left > 0) & (tokens_per_s * step / self.space < 1.0)
-        rows = self.size if open_rows.all() else int(np.argmin(open_rows))
-        return step[:rows] / self.per_step[:rows] if rows else None
-
     @cached_property
     def _powers(self) -> Array:
         """E[p^i f^j] at [i, j] over the prompts: p their tokens, f what they take beyond that of
@@ -133,7 +123,7 @@ class Chunked(Continuous):
         return np.asarray((tokens * self.table.prompt_weights) @ further.T)
 
     @cached_property
-    def _rows(self) -> Array:
+    def prefill_rows(self) -> Array:
         """Space, mixed step, decode step and chunk, shape (4, size)."""
         return np.stack((self.space, self.mixed, self.decode, self.chunk))
 
@@ -147,16 +137,19 @@ class Chunked(Continuous):
             + of[0, 3])
 
     @cached_property
-    def _stops(self) -> tuple[Array, ...]:
-        """What :meth:`stalls` needs at any rate, each of shape (size,): what a prompt keeps the
-        prefill server, mean [s] and mean of squares [s^2]; the time [s] from its first chunk to its
-        first token; what it adds to the steps, mean of squares [s^2]; the most [s] that a step
-        adds to a token."""
+    def states(self) -> Array:
+        """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
         extra, mean = self.extra_per_token, self._powers[1, 0]
         each, ranks = self.decode / self.space + extra, self.table.deployment.layout.data
-        return (mean * each / ranks, self._service(each).second / ranks,
-                mean * each + self.decode, self._service(extra).second,
-                extra * self.space / self.per_step[: self.size])
+        accepted = self.per_step[: self.size]
+        return np.stack((
+            self.decode / accepted, self._load_s, self.decode / self.space, mean * each / ranks,
+            self._service(each).second / ranks, mean * each + self.decode, self._load_s,
+            self._service(extra).second, extra * self.space / accepted))
+
+    def behind(self, cv2: float) -> float:
+        """All of its burst."""
+        return burst_ahead(cv2)
 
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens.
@@ -165,8 +158,8 @@ class Chunked(Continuous):
         """
         table = self.table
         service, latency = chunk_prefills(
-            running, self._rows, table.prompt_tokens, self.further_s, self._fixed_s, self._powers,
-            rate_per_s * self.workload.new_prompt.mean, CHUNK_RESIDUAL)
+            running, self.prefill_rows, table.prompt_tokens, self.further_s, self._fixed_s,
+            self._powers, rate_per_s * self.workload.new_prompt.mean, CHUNK_RESIDUAL)
         wait = table.wait(rate_per_s, Moments(*service), cv2, 1.0,
                           1.0 / table.deployment.layout.data)
         return wait, latency
@@ -188,17 +181,6 @@ class Chunked(Continuous):
         chunk = min(space, self.workload.new_prompt.mean)
         share = min(tokens_per_s * step / chunk, 1.0)
         return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)
-
-    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
-        """A prompt's chunks lengthen the steps by their extra time, over all of the prompt.
-
-        All rows are open, so neither load reaches 1.
-        """
-        kept, kept_square, alone, square, most = (column[:size] for column in self._stops)
-        wait = mean_wait_s(rate_per_s, cv2, kept, kept_square)
-        added = self._load_s[:size]
-        return Stalls(rate_per_s, rate_per_s * added, added, square, wait, wait + alone, cv2,
-                      burst_ahead(cv2), most)
 
     def rates(self, share: float) -> Array:
         """n a / (o mean step), with ``share`` times the answers."""

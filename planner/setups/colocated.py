@@ -7,13 +7,14 @@ DistServe (OSDI 2024) section 2.3 on the interference.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from planner.arrivals import burst_behind
 from planner.queueing import Moments, Wait, compound
 from planner.setups.base import Table
-from planner.setups.continuous import RESIDUAL, Array, Continuous, mean_wait_s
-from planner.stalls import Stalls
+from planner.setups.continuous import RESIDUAL, Array, Continuous
 
 
 class Colocated(Continuous):
@@ -30,10 +31,27 @@ class Colocated(Continuous):
         """Share of time that prefills take."""
         return rate_per_s * self.kept_s
 
-    def tpot(self, rate_per_s: float) -> Array | None:
-        """D(n) / (1 - lambda S)."""
-        load = self._load(rate_per_s)
-        return None if load >= 1.0 else self.table.decode_s / (1.0 - load)
+    @property
+    def stops(self) -> float:
+        """Of pipelines and ranks a prompt stops its own share."""
+        return self.table.occupancy
+
+    @cached_property
+    def states(self) -> Array:
+        """A prefill stops every running request for all of its time."""
+        table, mean, square = self.table, float(self.service.first), float(self.service.second)
+        kept, ranks = table.occupancy, table.deployment.layout.data
+        rows = np.empty((9, self.size))
+        rows[0] = table.decode_s
+        rows[1:] = np.array([self.kept_s, 0.0, kept * mean, kept**2 * ranks * square, mean, mean,
+                             square, np.inf])[:, None]
+        return rows
+
+    def behind(self, cv2: float) -> float:
+        """Those of its burst that do not share its pass."""
+        prompt, profile = self.workload.new_prompt, self.table.deployment.profile
+        return burst_behind(
+            cv2, profile.default_max_batched_tokens * prompt.mean / prompt.second_moment)
 
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 over prompts; the prompt first waits for the step that runs."""
@@ -61,16 +79,6 @@ class Colocated(Continuous):
         step = float(np.interp(running, table.n, table.step_s))
         share = rate_per_s * step / max(1.0 - load, 1e-9)
         return share, table.prefill_s, table.prompt_weights, load
-
-    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
-        """A prefill stops every running request for all of its time."""
-        table, mean, square = self.table, float(self.service.first), float(self.service.second)
-        kept, ranks = table.occupancy, table.deployment.layout.data
-        wait = mean_wait_s(rate_per_s, cv2, kept * mean, kept**2 * ranks * square)
-        prompt, profile = self.workload.new_prompt, table.deployment.profile
-        together = profile.default_max_batched_tokens * prompt.mean / prompt.second_moment
-        return Stalls(rate_per_s * kept, self._load(rate_per_s), mean, square, wait, wait + mean,
-                      cv2, burst_behind(cv2, together))
 
     def rates(self, share: float) -> Array:
         """n / (o D + n S), with ``share`` times the answers."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
+from planner.loops import prompt_columns
 from planner.percentiles import CLOSE, some_value
 from planner.queueing import (
     PERCENTILES,
@@ -69,10 +70,26 @@ class Continuous(ABC):
 
     # -- what differs -------------------------------------------------------------------------
 
+    @property
+    def stops(self) -> float:
+        """Share of the prompts that stop a sequence."""
+        return 1.0
+
+    @cached_property
     @abstractmethod
-    def tpot(self, rate_per_s: float) -> Array | None:
-        """Time per output token [s] over ``n`` at an arrival rate; None when prefills alone fill
-        the replica."""
+    def states(self) -> Array:
+        """What a prompt does to ``n = 1..size`` running, shape (9, size); [s], squares in s^2.
+
+        token: of a step, over the tokens that a sequence gets from it; busy: that a prompt takes
+        from the decodes; fill: of a step, per prompt token that it has room for; kept and its
+        square: that a prompt keeps the prefill server, mean and mean of squares; alone: from its
+        first part to its first token; mean and square: that it stops a sequence, mean and mean of
+        squares; most: that prompts add to a token at most.
+        """
+
+    @abstractmethod
+    def behind(self, cv2: float) -> float:
+        """Requests of its own burst that stop a request after its first token, mean."""
 
     @abstractmethod
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
@@ -87,10 +104,6 @@ class Continuous(ABC):
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """The rate [1/s] that keeps exactly ``n`` running, its TPOT [s], worst gap [s] and
         prefill load."""
-
-    @abstractmethod
-    def stalls(self, rate_per_s: float, cv2: float, size: int) -> Stalls:
-        """What prompts add to the time of an answer, over ``n = 1..size``."""
 
     @abstractmethod
     def rates(self, share: float) -> Array:
@@ -124,14 +137,19 @@ class Continuous(ABC):
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
         """The running sequences at an arrival rate; None when prefills alone fill the replica."""
-        tpot = self.tpot(rate_per_s)
-        if tpot is None:
+        states = self.states
+        tpot, load, wait, before = prompt_columns(
+            rate_per_s, rate_per_s * self.workload.new_prompt.mean, burst_ahead(cv2), states)
+        size = len(tpot)
+        if not size:
             return None
-        output, stalls = self.workload.output, self.stalls(rate_per_s, cv2, len(tpot))
-        influx = Influx.beside(cv2, stalls.load, stalls.swing, output.overlap,
+        token, *_, mean, square, most = states[:, :size]
+        output = self.workload.output
+        stalls = Stalls(rate_per_s * self.stops, load, mean, square, wait, before, cv2,
+                        self.behind(cv2), most)
+        influx = Influx.beside(cv2, load, stalls.swing, output.overlap,
                                self.table.deployment.layout.data)
-        return Chain.of(rate_per_s, output.mean, tpot, influx,
-                        stalls.added(tpot * (1.0 - stalls.load)), output.gaps)
+        return Chain.of(rate_per_s, output.mean, tpot, influx, stalls.added(token), output.gaps)
 
     def _sizing_chains(self, chain: Chain, rate_per_s: float) -> list[Chain]:
         """The chains that must all hold a target on TPOT.
@@ -356,19 +374,6 @@ class Continuous(ABC):
     def gap(self, tpot_s: Array) -> Array:
         """Gap between two tokens when no prefill falls into it [s] over ``n``."""
         return self.table.decode_s[: len(tpot_s)]
-
-
-def mean_wait_s(rate_per_s: float, cv2: float, kept_s: Array | float, square_s2: Array | float
-                ) -> Array | float:
-    """Mean wait [s] of :func:`planner.queueing.mg1_wait` from two moments of the service.
-
-    Parameters
-    ----------
-    kept_s, square_s2 : float or ndarray
-        Mean [s] and mean of squares [s^2] of what a prompt keeps the prefill server; below full.
-    """
-    ahead = burst_ahead(cv2)
-    return (rate_per_s * square_s2 / 2.0 + ahead * kept_s) / (1.0 - rate_per_s * kept_s)
 
 
 def _level(target: Slo) -> float:
