@@ -16,6 +16,8 @@ from planner.compiled import Array, compiled, entry
 TINY = 1e-300
 GONE = 100.0
 """Natural logarithm of the weight, below the heaviest, at which a state weighs nothing."""
+NO_WAIT_S = 1e-12
+"""[s] mean below which a wait is none (its moments would underflow)."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
 
@@ -338,54 +340,59 @@ def mg1(rate_per_s: float, first: float, second: float, third: float, arrival_cv
     return 1.0 - (1.0 - rho) / (1.0 + ahead), mean_s + of_batch, square
 
 
+@compiled
+def shared_wait(rate_per_s: float, first: float, second: float, third: float, kept: float,
+                arrival_cv2: float, ahead: float, shared: float) -> tuple[float, float, float]:
+    """:func:`mg1` of a service that keeps the server for ``kept`` times as long and shares passes:
+    :meth:`planner.setups.base.Table.wait`."""
+    each = kept * first
+    busy, mean_s, square = mg1(rate_per_s, each, kept * kept * second,
+                               kept * kept * kept * third, arrival_cv2, ahead)
+    load = min(rate_per_s * each, 1.0)
+    longer = 1.0 + shared * load / (1.0 + load)
+    return busy, mean_s * longer, square * longer * longer
+
+
 @entry
 def shared_waits(rate_per_s: float, first: Array, second: Array, third: Array, kept: float,
                  arrival_cv2: float, ahead: float, shared: float) -> Array:
-    """:func:`mg1` of services that keep the server for ``kept`` times as long and share passes,
-    shape (3, cases): :meth:`planner.setups.base.Table.wait`."""
+    """:func:`shared_wait` of each service, shape (3, cases)."""
     rows = np.empty((3, len(first)))
     for i in range(len(first)):
-        each = kept * first[i]
-        rows[0, i], mean_s, square = mg1(rate_per_s, each, kept * kept * second[i],
-                                         kept * kept * kept * third[i], arrival_cv2, ahead)
-        load = min(rate_per_s * each, 1.0)
-        longer = 1.0 + shared * load / (1.0 + load)
-        rows[1, i] = mean_s * longer
-        rows[2, i] = square * longer * longer
+        rows[0, i], rows[1, i], rows[2, i] = shared_wait(
+            rate_per_s, first[i], second[i], third[i], kept, arrival_cv2, ahead, shared)
     return rows
 
 
 @compiled
-def gamma_of(busy: float, mean_s: float, second_s2: float) -> tuple[float, float]:
-    """Shape and scale [s] of the gamma of those who wait: the two moments matched."""
+def wait_law(busy: float, mean_s: float, second_s2: float) -> tuple[float, float, float]:
+    """Share of those who do not wait, and shape and scale [s] of the gamma of the others, which
+    matches the two moments. An unstable queue waits for ever."""
+    if not np.isfinite(mean_s):
+        return 0.0, 1.0, np.inf
+    if mean_s <= NO_WAIT_S or busy <= 0.0:
+        return 1.0, 1.0, 1.0
     given_s = mean_s / busy
     variance = max(second_s2 / busy - given_s * given_s, 1e-6 * given_s * given_s)
-    return given_s * given_s / variance, variance / given_s
+    return 1.0 - busy, given_s * given_s / variance, variance / given_s
 
 
 @entry
-def waits_within(t: Array, busy: Array, mean_s: Array, second_s2: Array, none_s: float) -> Array:
+def waits_within(t: Array, busy: Array, mean_s: Array, second_s2: Array) -> Array:
     """P(W <= t) of every case at its times [s], shape (cases, k): ``Wait.cdf``."""
-    rows = np.zeros(t.shape)
+    rows = np.empty(t.shape)
     for i in range(t.shape[0]):
-        if not np.isfinite(mean_s[i]):
-            continue
-        wait = mean_s[i] > none_s and busy[i] > 0.0
-        shape, scale_s = gamma_of(busy[i], mean_s[i], second_s2[i]) if wait else (1.0, 1.0)
+        none, shape, scale_s = wait_law(busy[i], mean_s[i], second_s2[i])
         for j in range(t.shape[1]):
-            if t[i, j] >= 0.0:
-                rows[i, j] = 1.0 - busy[i] + busy[i] * gamma_within(
-                    shape, t[i, j] / scale_s) if wait else 1.0
+            rows[i, j] = token_within(t[i, j], 0.0, none, shape, scale_s, np.inf)
     return rows
 
 
 @entry
-def sum_law(busy: float, mean_s: float, second_s2: float, none_s: float) -> Array:
-    """A wait as the times of :func:`mixture_percentiles`, shape (3, 1)."""
-    times = np.ones((3, 1))
-    if mean_s > none_s and busy > 0.0:
-        times[0, 0] = 1.0 - busy
-        times[1, 0], times[2, 0] = gamma_of(busy, mean_s, second_s2)
+def sum_law(busy: float, mean_s: float, second_s2: float) -> Array:
+    """:func:`wait_law` as the times of :func:`mixture_percentiles`, shape (3, 1)."""
+    times = np.empty((3, 1))
+    times[0, 0], times[1, 0], times[2, 0] = wait_law(busy, mean_s, second_s2)
     return times
 
 
@@ -458,6 +465,31 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
 # -- prompts in chunks ------------------------------------------------------------------------
 
 
+@compiled
+def chunk_prefill(running: float, columns: Array, tokens: Array, further_s: Array, fixed_s: Array,
+                  powers: Array, tokens_per_s: float, residual: float, latency: Array
+                  ) -> tuple[float, float, float]:
+    """One case of :func:`chunk_prefills`; writes the latencies [s], shape (k,)."""
+    last = columns.shape[1] - 1
+    at = min(max(running - 1.0, 0.0), float(last))
+    low = int(at)
+    high, part = min(low + 1, last), at - low
+    space = columns[0, low] + part * (columns[0, high] - columns[0, low])
+    mixed = columns[1, low] + part * (columns[1, high] - columns[1, low])
+    decode = columns[2, low] + part * (columns[2, high] - columns[2, low])
+    chunk = columns[3, low] + part * (columns[3, high] - columns[3, low])
+    per_token = (mixed - decode) / chunk
+    waited_s = residual * decode / (1.0 - min(tokens_per_s * per_token, 0.95))
+    for k in range(len(tokens)):
+        latency[k] = (math.ceil(tokens[k] / space) * decode + per_token * tokens[k]
+                      + further_s[k] + waited_s + fixed_s[k])
+    each = decode / space + per_token
+    return (each * powers[1, 0] + powers[0, 1],
+            each * (each * powers[2, 0] + 2.0 * powers[1, 1]) + powers[0, 2],
+            each * (each * (each * powers[3, 0] + 3.0 * powers[2, 1]) + 3.0 * powers[1, 2])
+            + powers[0, 3])
+
+
 @entry
 def chunk_prefills(running: Array, columns: Array, tokens: Array, further_s: Array,
                    fixed_s: Array, powers: Array, tokens_per_s: float, residual: float
@@ -468,25 +500,10 @@ def chunk_prefills(running: Array, columns: Array, tokens: Array, further_s: Arr
     ``columns`` are space, mixed step, decode step and chunk over the running sequences; ``powers``
     E[p^i f^j] at [i, j].
     """
-    cases, last = len(running), columns.shape[1] - 1
-    service, latency = np.empty((3, cases)), np.empty((cases, len(tokens)))
-    for case in range(cases):
-        at = min(max(running[case] - 1.0, 0.0), float(last))
-        low = int(at)
-        high, part = min(low + 1, last), at - low
-        space = columns[0, low] + part * (columns[0, high] - columns[0, low])
-        mixed = columns[1, low] + part * (columns[1, high] - columns[1, low])
-        decode = columns[2, low] + part * (columns[2, high] - columns[2, low])
-        chunk = columns[3, low] + part * (columns[3, high] - columns[3, low])
-        per_token = (mixed - decode) / chunk
-        each = decode / space + per_token
-        service[0, case] = each * powers[1, 0] + powers[0, 1]
-        service[1, case] = each * (each * powers[2, 0] + 2.0 * powers[1, 1]) + powers[0, 2]
-        service[2, case] = (each * (each * (each * powers[3, 0] + 3.0 * powers[2, 1])
-                                    + 3.0 * powers[1, 2]) + powers[0, 3])
-        load = min(tokens_per_s * per_token, 0.95)
-        running_s = residual * decode / (1.0 - load)
-        for k in range(len(tokens)):
-            latency[case, k] = (math.ceil(tokens[k] / space) * decode + per_token * tokens[k]
-                                + further_s[k] + running_s + fixed_s[k])
+    service = np.empty((3, len(running)))
+    latency = np.empty((len(running), len(tokens)))
+    for case in range(len(running)):
+        service[0, case], service[1, case], service[2, case] = chunk_prefill(
+            running[case], columns, tokens, further_s, fixed_s, powers, tokens_per_s, residual,
+            latency[case])
     return service, latency

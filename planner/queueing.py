@@ -35,8 +35,6 @@ from planner.workload import Gaps, constant
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-NO_WAIT_S = 1e-12
-"""[s] mean below which a wait is none (its moments would underflow)."""
 LIKELY = 1e-9
 """Weight of a state, relative to the heaviest, below which it changes no percentile."""
 NOTICEABLE = 1e-6
@@ -71,7 +69,7 @@ class Wait:
         shape = t.shape
         shares = waits_within(t.reshape(-1, shape[-1]), *(
             np.broadcast_to(x, shape[:-1]).ravel()
-            for x in (self.busy, self.mean_s, self.second_s2)), NO_WAIT_S)
+            for x in (self.busy, self.mean_s, self.second_s2)))
         return np.asarray(shares).reshape(shape)
 
     def surely_within(self, limit_s: float, latency_s: Array, weights: Array) -> Array:
@@ -229,7 +227,7 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
     """
     if not np.isfinite(wait.mean_s):
         return [math.inf] * len(percentiles)
-    times = sum_law(float(wait.busy), float(wait.mean_s), float(wait.second_s2), NO_WAIT_S)
+    times = sum_law(float(wait.busy), float(wait.mean_s), float(wait.second_s2))
     return _percentiles(percentiles, float(wait.mean_s) + float(latency_s @ weights), latency_s,
                         times[:, None], np.full(len(latency_s), np.inf), weights)
 
