@@ -8,8 +8,10 @@ the function that Python calls has changed, and not when another has.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.compiled import Array, compiled, entry
 
@@ -18,6 +20,10 @@ GONE = 100.0
 """Natural logarithm of the weight, below the heaviest, at which a state weighs nothing."""
 NO_WAIT_S = 1e-12
 """[s] mean below which a wait is none (its moments would underflow)."""
+LIKELY = 1e-9
+"""Weight of a state, relative to the heaviest, below which it changes no percentile."""
+NOTICEABLE = 1e-6
+"""Probability of a wait below which it changes nothing."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
 
@@ -189,6 +195,19 @@ def good_states(limit_s: float, tokens: Array, likely: float, columns: Array, st
             most_s[i], bursts_per_s, behind, gaps[0, 0], gaps[1, 0], gaps[2, 0])
         good[i] = token_within(limit_s, step_s[i], none, shape, scale_s, most_s[i])
     return good
+
+
+@entry
+def influx_peaks(own: float, rate_per_s: float, load: Array, mean_s: Array, square_s2: Array,
+                 overlap: float, ranks: float) -> Array:
+    """Peakedness of the requests that come to decode, over the states:
+    :meth:`planner.arrivals.Influx.beside`. ``own`` is the squared CV at a rank, at least 1."""
+    peaks = np.empty(len(load))
+    for i in range(len(load)):
+        swing = rate_per_s * rate_per_s * (square_s2[i] - mean_s[i] * mean_s[i])
+        left = 1.0 - load[i]
+        peaks[i] = ranks * (1.0 + overlap * ((own + swing) / (left * left) - 1.0))
+    return peaks
 
 
 # -- the batch as a birth-death chain (planner.queueing) --------------------------------------
@@ -462,48 +481,192 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
     return found
 
 
-# -- prompts in chunks ------------------------------------------------------------------------
+# -- prompts beside decodes (planner.setups.continuous) ---------------------------------------
+
+
+class Prompts(NamedTuple):
+    """How prompts are prefilled on a replica that decodes, over ``n`` running sequences.
+
+    Attributes
+    ----------
+    chunked : bool
+        In chunks beside the decodes, or whole before them.
+    ranks : float
+        Data-parallel ranks, to which requests are dealt at random.
+    rows : ndarray, shape (4, N)
+        Space [token], mixed step, decode step [s] and chunk [token]; of whole prompts only the
+        decode step counts.
+    tokens : ndarray, shape (k,)
+        [token] of a prompt.
+    further_s, fixed_s : ndarray, shape (k,)
+        [s] beyond that of tokens at their mean depth; in which the prefill does not run (of whole
+        prompts: until the first token of an idle replica).
+    powers : ndarray, shape (4, 4)
+        E[p^i f^j] at [i, j] of tokens p and further f; of whole prompts E[S^i] at [i, 0].
+    residual : float
+        Share of a step that a new prompt waits for.
+    kept : float
+        Times its time on a rank that a prompt keeps the rank from the next.
+    shared : float
+        See :meth:`planner.setups.base.Table.wait`.
+    together : float
+        Share of its time that a prompt takes from those in its pass besides, see
+        :class:`planner.setups.colocated.Colocated`.
+    """
+
+    chunked: bool
+    ranks: float
+    rows: Array
+    tokens: Array
+    further_s: Array
+    fixed_s: Array
+    powers: Array
+    residual: float
+    kept: float
+    shared: float
+    together: float
 
 
 @compiled
-def chunk_prefill(running: float, columns: Array, tokens: Array, further_s: Array, fixed_s: Array,
-                  powers: Array, tokens_per_s: float, residual: float, latency: Array
-                  ) -> tuple[float, float, float]:
-    """One case of :func:`chunk_prefills`; writes the latencies [s], shape (k,)."""
-    last = columns.shape[1] - 1
+def prefill_of(rate_per_s: float, arrival_cv2: float, running: float, busy_s: float,
+               tokens_per_s: float, p: Prompts, latency: Array) -> tuple[float, float, float]:
+    """busy, mean [s] and mean of squares [s^2] of the wait of a prompt that meets ``running``
+    sequences; writes its latency [s], shape (k,). ``busy_s`` is what a whole prompt takes from
+    the decodes."""
+    last = p.rows.shape[1] - 1
     at = min(max(running - 1.0, 0.0), float(last))
     low = int(at)
     high, part = min(low + 1, last), at - low
-    space = columns[0, low] + part * (columns[0, high] - columns[0, low])
-    mixed = columns[1, low] + part * (columns[1, high] - columns[1, low])
-    decode = columns[2, low] + part * (columns[2, high] - columns[2, low])
-    chunk = columns[3, low] + part * (columns[3, high] - columns[3, low])
-    per_token = (mixed - decode) / chunk
-    waited_s = residual * decode / (1.0 - min(tokens_per_s * per_token, 0.95))
-    for k in range(len(tokens)):
-        latency[k] = (math.ceil(tokens[k] / space) * decode + per_token * tokens[k]
-                      + further_s[k] + waited_s + fixed_s[k])
-    each = decode / space + per_token
-    return (each * powers[1, 0] + powers[0, 1],
-            each * (each * powers[2, 0] + 2.0 * powers[1, 1]) + powers[0, 2],
-            each * (each * (each * powers[3, 0] + 3.0 * powers[2, 1]) + 3.0 * powers[1, 2])
-            + powers[0, 3])
+    decode = p.rows[2, low] + part * (p.rows[2, high] - p.rows[2, low])
+    own_cv2 = 1.0 + (arrival_cv2 - 1.0) / p.ranks
+    ahead = max(own_cv2 - 1.0, 0.0) / 2.0
+    rate = rate_per_s / p.ranks
+    if p.chunked:
+        space = p.rows[0, low] + part * (p.rows[0, high] - p.rows[0, low])
+        mixed = p.rows[1, low] + part * (p.rows[1, high] - p.rows[1, low])
+        chunk = p.rows[3, low] + part * (p.rows[3, high] - p.rows[3, low])
+        per_token = (mixed - decode) / chunk
+        waited_s = p.residual * decode / (1.0 - min(tokens_per_s * per_token, 0.95))
+        for k in range(len(p.tokens)):
+            latency[k] = (math.ceil(p.tokens[k] / space) * decode + per_token * p.tokens[k]
+                          + p.further_s[k] + waited_s + p.fixed_s[k])
+        each, e = decode / space + per_token, p.powers
+        return shared_wait(
+            rate, each * e[1, 0] + e[0, 1],
+            each * (each * e[2, 0] + 2.0 * e[1, 1]) + e[0, 2],
+            each * (each * (each * e[3, 0] + 3.0 * e[2, 1]) + 3.0 * e[1, 2]) + e[0, 3],
+            p.kept, own_cv2, ahead, p.shared)
+    for k in range(len(p.tokens)):
+        latency[k] = p.fixed_s[k] + p.residual * decode
+    busy, mean_s, square = shared_wait(rate, p.powers[1, 0], p.powers[2, 0], p.powers[3, 0],
+                                       p.kept, own_cv2, ahead, p.shared)
+    if p.together <= 0.0:
+        return busy, mean_s, square
+    others = rate * max(1.0 - rate_per_s * busy_s, 0.0) * decode
+    more_s = others * p.together * p.powers[1, 0]
+    more_square = others * p.together * p.together * p.powers[2, 0] + more_s * more_s
+    return (1.0 - (1.0 - busy) * math.exp(-others), mean_s + more_s,
+            square + more_square + 2.0 * mean_s * more_s)
 
 
 @entry
-def chunk_prefills(running: Array, columns: Array, tokens: Array, further_s: Array,
-                   fixed_s: Array, powers: Array, tokens_per_s: float, residual: float
-                   ) -> tuple[Array, Array]:
-    """Of a prompt that meets ``running`` sequences the moments of its service, shape (3, cases),
-    and its latency [s], shape (cases, k): :meth:`planner.setups.chunked.Chunked.prefill`.
-
-    ``columns`` are space, mixed step, decode step and chunk over the running sequences; ``powers``
-    E[p^i f^j] at [i, j].
-    """
-    service = np.empty((3, len(running)))
-    latency = np.empty((len(running), len(tokens)))
+def prefills(rate_per_s: float, arrival_cv2: float, running: Array, busy_s: float,
+             tokens_per_s: float, p: Prompts) -> tuple[Array, Array]:
+    """:func:`prefill_of` of each case: waits, shape (3, cases), and latencies [s], (cases, k)."""
+    waits, latency = np.empty((3, len(running))), np.empty((len(running), len(p.tokens)))
     for case in range(len(running)):
-        service[0, case], service[1, case], service[2, case] = chunk_prefill(
-            running[case], columns, tokens, further_s, fixed_s, powers, tokens_per_s, residual,
-            latency[case])
-    return service, latency
+        waits[0, case], waits[1, case], waits[2, case] = prefill_of(
+            rate_per_s, arrival_cv2, running[case], busy_s, tokens_per_s, p, latency[case])
+    return waits, latency
+
+
+@compiled
+def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
+                   waits: float, given_s: float, latency: Array, weights: Array) -> bool:
+    """Whether wait, admission and latency together keep a limit at a level:
+    :func:`planner.queueing.share_within_both`. ``waits`` and ``given_s`` are the probability of
+    the wait for a place and its mean [s] for those who do."""
+    alone = 0.0
+    for k in range(len(latency)):
+        alone += weights[k] if latency[k] <= limit_s else 0.0
+    if alone < level or not np.isfinite(mean_s) or not np.isfinite(given_s):
+        return False
+    admitted_s = waits * given_s
+    law = wait_law(1.0 - (1.0 - busy) * (1.0 - waits), mean_s + admitted_s,
+                   second_s2 + 2.0 * waits * given_s * given_s + 2.0 * mean_s * admitted_s)
+    first = wait_law(busy, mean_s, second_s2)
+    both = only = 0.0
+    for k in range(len(latency)):
+        left = limit_s - latency[k]
+        both += weights[k] * token_within(left, 0.0, law[0], law[1], law[2], np.inf)
+        if waits > NOTICEABLE:
+            only += weights[k] * token_within(left, 0.0, first[0], first[1], first[2], np.inf)
+    return both >= level and (only >= level or waits <= NOTICEABLE)
+
+
+@entry
+def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, stops: float,
+              behind: float, overlap: float, prompt_tokens: float, weights: Array, states: Array,
+              p: Prompts, answers: Array, gaps: Array, tpot_s: float, tpot_level: float,
+              ttft_s: float, ttft_level: float, every: bool) -> NDArray[np.bool_]:
+    """Which batch limits are stable, keep a target on TPOT and one on TTFT, shape (3, open).
+
+    The composition of the loops above for :meth:`planner.setups.continuous.Continuous.check`; only
+    limits up to the first state that is closed are open. TTFT is asked of those that hold the rest,
+    from the largest down to the first that holds, or of ``every`` one.
+
+    Parameters
+    ----------
+    answers, gaps : ndarray, shape (laws,), (3, laws)
+        Mean tokens of the answers, of which the first are those that run, and their gaps; TPOT
+        must hold for each.
+    tpot_s, ttft_s : float
+        Targets [s], infinite where there are none.
+    """
+    tokens_per_s, ahead = rate_per_s * prompt_tokens, max(arrival_cv2 - 1.0, 0.0) / 2.0
+    columns = prompt_columns(rate_per_s, tokens_per_s, ahead, states)
+    size, count = columns.shape[1], 0
+    while count < len(caps) and caps[count] <= size:
+        count += 1
+    held = np.ones((3, count), dtype=np.bool_)
+    if count == 0:
+        return held
+    token, load, before, most = states[0, :size], columns[1], columns[3], states[8, :size]
+    own = max(1.0 + (arrival_cv2 - 1.0) / p.ranks, 1.0)
+    peak = influx_peaks(own, rate_per_s * stops, load, states[6, :size], states[7, :size], overlap,
+                        p.ranks)
+    full_peak = 1.0 + (own - 1.0) / 2.0
+    rows, empty = chain_columns(rate_per_s * answers[0], columns[0], peak, full_peak, load)
+    for place in range(count):
+        held[0, place] = rows[0, caps[place] - 1] < 1.0
+    if tpot_s < np.inf:
+        added = added_columns(token, rate_per_s * stops, load, states[6, :size], states[7, :size],
+                              columns[2], before, max(arrival_cv2, 1.0), behind)
+        for law in range(len(answers)):
+            own_rows = rows
+            if answers[law] != answers[0]:
+                own_rows, _ = chain_columns(rate_per_s * answers[law], columns[0], peak, full_peak,
+                                            load)
+            written = np.empty(size)
+            for i in range(size):
+                written[i] = own_rows[2, i] * (i + 1.0) / columns[0, i]
+            good = good_states(tpot_s * (1.0 + 1e-12), written, LIKELY, added, token, before, most,
+                               rate_per_s * stops / (1.0 + ahead), behind, gaps[:, law:law + 1])
+            share = shares_by_cap(written, tail_columns(own_rows[0]), good)
+            for place in range(count):
+                held[1, place] = held[1, place] and share[caps[place] - 1] >= tpot_level
+    if ttft_s < np.inf:
+        running = running_by_cap(rows[2], empty, tail_columns(rows[0]))
+        answer_s = rows[1] * (p.ranks / rate_per_s)
+        waiting = waiting_columns(rows[2], empty, rows[0], answer_s)
+        latency, found = np.empty(len(p.tokens)), False
+        for place in range(count - 1, -1, -1):
+            at = caps[place] - 1
+            held[2, place] = False
+            if held[0, place] and held[1, place] and not (found and not every):
+                busy, mean_s, square = prefill_of(rate_per_s, arrival_cv2, running[at],
+                                                  states[1, 0], tokens_per_s, p, latency)
+                found = starts_in_time(ttft_s, ttft_level, busy, mean_s, square, waiting[0, at],
+                                       waiting[1, at], latency, weights)
+                held[2, place] = found
+    return held

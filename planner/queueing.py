@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
 from planner.loops import (
+    LIKELY,
+    NOTICEABLE,
     chain_columns,
     mixture_percentiles,
     running_at_cap,
@@ -35,10 +37,6 @@ from planner.workload import Gaps, constant
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-LIKELY = 1e-9
-"""Weight of a state, relative to the heaviest, below which it changes no percentile."""
-NOTICEABLE = 1e-6
-"""Probability of a wait below which it changes nothing."""
 POISSON = Influx()
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import chunk_prefills
-from planner.queueing import Moments, Wait
+from planner.loops import Prompts
+from planner.queueing import Moments
 from planner.roofline import StepBatch
 from planner.setups.base import (
     Table,
@@ -122,11 +122,6 @@ class Chunked(Continuous):
         tokens, further = self.table.prompt_tokens**powers, self.further_s**powers
         return np.asarray((tokens * self.table.prompt_weights) @ further.T)
 
-    @cached_property
-    def prefill_rows(self) -> Array:
-        """Space, mixed step, decode step and chunk, shape (4, size)."""
-        return np.stack((self.space, self.mixed, self.decode, self.chunk))
-
     def _service(self, token_s: Array) -> Moments:
         """Of ``p a + f``, a prompt whose tokens take ``a`` [s] each at their mean depth."""
         of = self._powers
@@ -151,23 +146,18 @@ class Chunked(Continuous):
         """All of its burst."""
         return burst_ahead(cv2)
 
-    def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
-        """M/G/1 in chunk steps; the latency counts whole steps, the load only its tokens.
+    @cached_property
+    def prompts(self) -> Prompts:
+        """In chunk steps; the latency counts whole steps, the load only its tokens.
 
         The engine's scale is one on the prefill of the prompt alone, and not on decodes beside it.
         """
         table = self.table
-        service, latency = chunk_prefills(
-            running, self.prefill_rows, table.prompt_tokens, self.further_s, self._fixed_s,
-            self._powers, rate_per_s * self.workload.new_prompt.mean, CHUNK_RESIDUAL)
-        wait = table.wait(rate_per_s, Moments(*service), cv2, 1.0,
-                          1.0 / table.deployment.layout.data)
-        return wait, latency
-
-    @cached_property
-    def _fixed_s(self) -> Array:
-        """[s] to the first token in which the prefill does not run, and the engine's scale."""
-        return self.table.first_token_s - self.table.prefill_s
+        return Prompts(
+            True, float(table.deployment.layout.data),
+            np.stack((self.space, self.mixed, self.decode, self.chunk)), table.prompt_tokens,
+            self.further_s, table.first_token_s - table.prefill_s, self._powers, CHUNK_RESIDUAL,
+            1.0, 1.0, 0.0)
 
     def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrivals import burst_behind
-from planner.queueing import Moments, Wait, compound
+from planner.loops import Prompts
+from planner.queueing import Moments
 from planner.setups.base import Table
 from planner.setups.continuous import RESIDUAL, Array, Continuous
 
@@ -53,24 +54,24 @@ class Colocated(Continuous):
         return burst_behind(
             cv2, profile.default_max_batched_tokens * prompt.mean / prompt.second_moment)
 
-    def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
-        """M/G/1 over prompts; the prompt first waits for the step that runs."""
-        table, stages = self.table, self.table.deployment.layout.pipeline
-        step = np.interp(running, table.n, table.step_s)
-        wait = table.wait(rate_per_s, self.service, cv2, stages - 1.0).repeated(len(running))
-        if stages > 1:
-            wait = wait + self._together(rate_per_s, step)
-        return wait, table.first_token_s[None, :] + RESIDUAL * step[:, None]
+    @cached_property
+    def prompts(self) -> Prompts:
+        """M/G/1 over prompts; the prompt first waits for the step that runs.
 
-    def _together(self, rate_per_s: float, step_s: Array) -> Wait:
-        """What prompts that come in the same decode step [s] add to a pass of several stages.
-
-        They run in one pass, Poisson in number, and each takes the time of all stages from the
-        others, of which :meth:`planner.setups.base.Table.wait` counts one.
+        Prompts that come in the same decode step run in one pass of several stages, Poisson in
+        number, and each takes the time of all stages from the others, of which
+        :meth:`planner.setups.base.Table.wait` counts one.
         """
-        ranks = self.table.deployment.layout.data
-        others = rate_per_s / ranks * max(1.0 - self._load(rate_per_s), 0.0) * step_s
-        return compound(others, self.service.scaled(1.0 - self.table.occupancy * ranks))
+        table, layout = self.table, self.table.deployment.layout
+        kept = table.occupancy * layout.data
+        powers = np.zeros((4, 4))
+        powers[1:, 0] = self.service.first, self.service.second, self.service.third
+        rows = np.ones((4, self.size))
+        rows[2] = table.step_s
+        return Prompts(
+            False, float(layout.data), rows, table.prompt_tokens,
+            np.zeros(len(table.prompt_tokens)), table.first_token_s, powers, RESIDUAL, kept,
+            layout.pipeline - 1.0, 1.0 - kept if layout.pipeline > 1 else 0.0)
 
     def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Prefills per decode step: lambda D / (1 - lambda S)."""

@@ -16,17 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
-from planner.loops import prompt_columns
+from planner.loops import TINY, Prompts, caps_held, prefills, prompt_columns
 from planner.percentiles import CLOSE, some_value
 from planner.queueing import (
     PERCENTILES,
     Chain,
     Wait,
     admission_wait,
-    holds_within_both,
     share_within_both,
     sum_percentiles,
-    surely_within,
 )
 from planner.setups.base import (
     Latencies,
@@ -91,10 +89,10 @@ class Continuous(ABC):
     def behind(self, cv2: float) -> float:
         """Requests of its own burst that stop a request after its first token, mean."""
 
+    @cached_property
     @abstractmethod
-    def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
-        """Wait for the prefill server and latency of a prefill [s] of shape (len(running), k),
-        when an arrival meets ``running`` sequences."""
+    def prompts(self) -> Prompts:
+        """How prompts are prefilled."""
 
     @abstractmethod
     def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
@@ -115,6 +113,13 @@ class Continuous(ABC):
         """[s] that mean TTFT and TPOT together are never below."""
 
     # -- questions ----------------------------------------------------------------------------
+
+    def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
+        """Wait for the prefill server and latency of a prefill [s] of shape (len(running), k),
+        when an arrival meets ``running`` sequences."""
+        waits, latency = prefills(rate_per_s, cv2, running, float(self.states[1, 0]),
+                                  rate_per_s * self.workload.new_prompt.mean, self.prompts)
+        return Wait(*waits), latency
 
     @cached_property
     def ceiling(self) -> float:
@@ -151,103 +156,53 @@ class Continuous(ABC):
                                self.table.deployment.layout.data)
         return Chain.of(rate_per_s, output.mean, tpot, influx, stalls.added(token), output.gaps)
 
-    def _sizing_chains(self, chain: Chain, rate_per_s: float) -> list[Chain]:
-        """The chains that must all hold a target on TPOT.
+    @cached_property
+    def _sizing(self) -> tuple[Array, Array]:
+        """Mean tokens and gaps of the answers that must hold a target on TPOT, as for
+        :func:`planner.loops.caps_held`.
 
         Prompts stall a short answer more than a long one, so a target on TPOT would get easier
         because answers grow. A pool is therefore sized for the reference answers too (of the same
         shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
         """
-        workload = self.workload
-        if workload.output.mean <= REFERENCE_TOKENS:
-            return [replace(chain, gaps=workload.reference_gaps, known={})]
-        return [chain, Chain.of(rate_per_s, REFERENCE_TOKENS, chain.tpot_s, chain.influx,
-                                chain.added, workload.reference_gaps)]
+        output, reference = self.workload.output, self.workload.reference_gaps.rows
+        if output.mean <= REFERENCE_TOKENS:
+            return np.array([output.mean]), reference
+        return (np.array([output.mean, REFERENCE_TOKENS]),
+                np.concatenate((output.gaps.rows, reference), axis=1))
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
         if not self.caps.size:
             return Verdict(False, 0, "memory")
-        chain = self.chain(rate_per_s, cv2)
-        if chain is None:
-            return Verdict(False, 0, "throughput")
-        caps = self.caps
-        if caps[-1] > len(chain.n):
-            caps = caps[caps <= len(chain.n)]
-        if not caps.size:
-            return Verdict(False, 0, "throughput")
-        target = self.targets["tpot"]
-        sizing = self._sizing_chains(chain, rate_per_s) if target else []
-        if self._surely_holds(chain, sizing, rate_per_s, cv2, int(caps[-1])):
-            return Verdict(True, int(caps[-1]))
-        index = caps - 1
-        good = chain.ratio[index] < 1.0
-        held = {"throughput": good}
-        if target:
-            held["tpot"] = np.logical_and.reduce([
-                one.token_share_within(target.limit_s)[index] >= _level(target)
-                for one in sizing])
-            good = good & held["tpot"]
-        target = self.targets["ttft"]
-        places = np.flatnonzero(good)
-        if target and places.size:
-            held["ttft"] = self._in_time(target, chain, rate_per_s, cv2, caps, places)
-            good = good & held["ttft"]
-            places = np.flatnonzero(good)
-        if not places.size:
-            return Verdict(False, 0, _first_failure(held))
-        return self._slowly(chain, rate_per_s, cv2, caps, places)
-
-    def _surely_holds(self, chain: Chain, sizing: list[Chain], rate_per_s: float, cv2: float,
-                      cap: int) -> bool:
-        """Whether a cap clearly meets every target; False says nothing.
-
-        A replica with room to spare holds at its largest batch limit, and this says so without
-        the other limits and without the law of the wait.
-        """
-        if self.slow or chain.ratio[cap - 1] >= 1.0:
-            return False
         tpot, ttft = self.targets["tpot"], self.targets["ttft"]
-        if tpot and any(one.at_cap(cap, tpot.limit_s).token_share < _level(tpot) + CLEARLY
-                        for one in sizing):
-            return False
-        if not ttft:
-            return True
-        seen = chain.at_cap(cap, math.inf)
-        wait, latency = self.prefill(rate_per_s, cv2, np.array([seen.running]))
-        mean_s = float(wait.mean_s[0]) + seen.admission_s
-        sure = surely_within(ttft.limit_s, mean_s, latency[0], self.table.prompt_weights)
-        return bool(sure >= _level(ttft) + CLEARLY)
+        held = caps_held(
+            self.caps, max(rate_per_s, TINY), cv2, self.stops, self.behind(cv2),
+            self.workload.output.overlap, self.workload.new_prompt.mean, self.table.prompt_weights,
+            self.states, self.prompts, *self._sizing, *_asked(tpot), *_asked(ttft),
+            bool(self.slow))
+        places = np.flatnonzero(held.all(axis=0))
+        if places.size:
+            return self._slowly(rate_per_s, cv2, places)
+        if not held.size:
+            return Verdict(False, 0, "throughput")
+        found = {"throughput": held[0]}
+        if tpot:
+            found["tpot"] = held[1]
+        if ttft and (held[0] & held[1]).any():
+            found["ttft"] = held[2]
+        return Verdict(False, 0, _first_failure(found))
 
-    def _in_time(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float,
-                 caps: NDArray[np.int64], places: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Whether TTFT holds at each of the caps at ``places`` (False elsewhere).
-
-        The largest cap is tried alone first: where it holds and nothing else is left to ask, no
-        other is needed.
-        """
-        answer = np.zeros(len(caps), dtype=bool)
-        level, weights = _level(target), self.table.prompt_weights
-        for chosen in (places,) if self.slow else (places[-1:], places[:-1]):
-            prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, caps[chosen] - 1)
-            open_ = np.flatnonzero((latency <= target.limit_s) @ weights >= level)
-            if open_.size:
-                answer[chosen[open_]] = holds_within_both(
-                    level, target.limit_s, prefill.at(open_), admission.at(open_),
-                    latency[open_], weights)
-                if answer.any():
-                    break
-        return answer
-
-    def _slowly(self, chain: Chain, rate_per_s: float, cv2: float, caps: NDArray[np.int64],
-                places: NDArray[np.intp]) -> Verdict:
+    def _slowly(self, rate_per_s: float, cv2: float, places: NDArray[np.intp]) -> Verdict:
         """The largest cap of those at ``places`` that meets the slow targets as well."""
         if not self.slow:
-            return Verdict(True, int(caps[places[-1]]))
+            return Verdict(True, int(self.caps[places[-1]]))
+        chain = self.chain(rate_per_s, cv2)
+        assert chain is not None
         failed = ""
         places = places[places % SLOW_STRIDE == 0]
-        for place in places[self._may_end(chain, caps[places] - 1)][::-1]:
-            cap = int(caps[place])
+        for place in places[self._may_end(chain, self.caps[places] - 1)][::-1]:
+            cap = int(self.caps[place])
             failed = next((t.metric for t in self.slow
                            if self._late(t, chain, rate_per_s, cv2, cap)), "")
             if not failed:
@@ -374,6 +329,11 @@ class Continuous(ABC):
     def gap(self, tpot_s: Array) -> Array:
         """Gap between two tokens when no prefill falls into it [s] over ``n``."""
         return self.table.decode_s[: len(tpot_s)]
+
+
+def _asked(target: Slo | None) -> tuple[float, float]:
+    """Limit [s] and level of a target; infinite where there is none."""
+    return (target.limit_s, _level(target)) if target else (math.inf, 0.0)
 
 
 def _level(target: Slo) -> float:
