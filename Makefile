@@ -54,6 +54,7 @@ $(VENV)/.dev: requirements.txt requirements-dask.txt requirements-dev.txt | $(PY
 	@touch $@ $(VENV)/.runtime
 
 setup: $(VENV)/.runtime
+	@$(PY) -m planner.warm_up
 	@$(FLASK) db upgrade
 	@$(FLASK) catalog load
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from planner.compiled import Array
+from planner.loops import influx_peaks
 
 
 def split_arrival_cv2(arrival_cv: float, replicas: int) -> float:
@@ -66,20 +64,20 @@ class Influx:
         return cls(peak, peak)
 
     @classmethod
-    def beside(cls, arrival_cv2: float, load: Array | float, swing: Array | float,
-               overlap: float, ranks: int = 1) -> Influx:
+    def beside(cls, arrival_cv2: float, load: Array, swing: Array, overlap: float,
+               ranks: int = 1) -> Influx:
         """Where prompts are prefilled beside.
 
         Parameters
         ----------
-        load, swing : float or ndarray, shape (N,)
+        load, swing : ndarray, shape (N,)
             u, and ``lambda^2 Var S``.
         overlap : float
             ``E[min(o, o')] / E[o]``, see :attr:`planner.workload.Lengths.overlap`.
         """
         own = max(1.0 + (arrival_cv2 - 1.0) / ranks, 1.0)
-        dispersion = (own + swing) / np.square(1.0 - load)
-        return cls(ranks * (1.0 + overlap * (dispersion - 1.0)), peakedness(own), load, ranks)
+        return cls(influx_peaks(own, swing, load, overlap, float(ranks)), peakedness(own), load,
+                   ranks)
 
 
 def burst_ahead(arrival_cv2: float) -> float:

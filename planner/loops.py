@@ -198,15 +198,13 @@ def good_states(limit_s: float, tokens: Array, likely: float, columns: Array, st
 
 
 @entry
-def influx_peaks(own: float, rate_per_s: float, load: Array, mean_s: Array, square_s2: Array,
-                 overlap: float, ranks: float) -> Array:
+def influx_peaks(own: float, swing: Array, load: Array, overlap: float, ranks: float) -> Array:
     """Peakedness of the requests that come to decode, over the states:
     :meth:`planner.arrivals.Influx.beside`. ``own`` is the squared CV at a rank, at least 1."""
     peaks = np.empty(len(load))
     for i in range(len(load)):
-        swing = rate_per_s * rate_per_s * (square_s2[i] - mean_s[i] * mean_s[i])
         left = 1.0 - load[i]
-        peaks[i] = ranks * (1.0 + overlap * ((own + swing) / (left * left) - 1.0))
+        peaks[i] = ranks * (1.0 + overlap * ((own + swing[i]) / (left * left) - 1.0))
     return peaks
 
 
@@ -580,28 +578,27 @@ def prefills(rate_per_s: float, arrival_cv2: float, running: Array, busy_s: floa
     return waits, latency
 
 
-@compiled
+@entry
 def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
-                   waits: float, given_s: float, latency: Array, weights: Array) -> bool:
-    """Whether wait, admission and latency together keep a limit at a level:
-    :func:`planner.queueing.share_within_both`. ``waits`` and ``given_s`` are the probability of
-    the wait for a place and its mean [s] for those who do."""
+                   busy_too: float, mean_too_s: float, second_too_s2: float, latency: Array,
+                   weights: Array) -> bool:
+    """Whether two waits and a latency together keep a limit at a level:
+    :func:`planner.queueing.share_within_both` of one case."""
     alone = 0.0
     for k in range(len(latency)):
         alone += weights[k] if latency[k] <= limit_s else 0.0
-    if alone < level or not np.isfinite(mean_s) or not np.isfinite(given_s):
+    if alone < level or not np.isfinite(mean_s) or not np.isfinite(mean_too_s):
         return False
-    admitted_s = waits * given_s
-    law = wait_law(1.0 - (1.0 - busy) * (1.0 - waits), mean_s + admitted_s,
-                   second_s2 + 2.0 * waits * given_s * given_s + 2.0 * mean_s * admitted_s)
+    law = wait_law(1.0 - (1.0 - busy) * (1.0 - busy_too), mean_s + mean_too_s,
+                   second_s2 + second_too_s2 + 2.0 * mean_s * mean_too_s)
     first = wait_law(busy, mean_s, second_s2)
     both = only = 0.0
     for k in range(len(latency)):
         left = limit_s - latency[k]
         both += weights[k] * token_within(left, 0.0, law[0], law[1], law[2], np.inf)
-        if waits > NOTICEABLE:
+        if busy_too > NOTICEABLE:
             only += weights[k] * token_within(left, 0.0, first[0], first[1], first[2], np.inf)
-    return both >= level and (only >= level or waits <= NOTICEABLE)
+    return both >= level and (only >= level or busy_too <= NOTICEABLE)
 
 
 @entry
@@ -633,15 +630,16 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
         return held
     token, load, before, most = states[0, :size], columns[1], columns[3], states[8, :size]
     own = max(1.0 + (arrival_cv2 - 1.0) / p.ranks, 1.0)
-    peak = influx_peaks(own, rate_per_s * stops, load, states[6, :size], states[7, :size], overlap,
-                        p.ranks)
+    mean_s, square_s2 = states[6, :size], states[7, :size]
+    swing = rate_per_s * stops * rate_per_s * stops * (square_s2 - mean_s * mean_s)
+    peak = influx_peaks(own, swing, load, overlap, p.ranks)
     full_peak = 1.0 + (own - 1.0) / 2.0
     rows, empty = chain_columns(rate_per_s * answers[0], columns[0], peak, full_peak, load)
     for place in range(count):
         held[0, place] = rows[0, caps[place] - 1] < 1.0
     if tpot_s < np.inf:
-        added = added_columns(token, rate_per_s * stops, load, states[6, :size], states[7, :size],
-                              columns[2], before, max(arrival_cv2, 1.0), behind)
+        added = added_columns(token, rate_per_s * stops, load, mean_s, square_s2, columns[2],
+                              before, max(arrival_cv2, 1.0), behind)
         for law in range(len(answers)):
             own_rows = rows
             if answers[law] != answers[0]:
@@ -664,9 +662,11 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
             at = caps[place] - 1
             held[2, place] = False
             if held[0, place] and held[1, place] and not (found and not every):
-                busy, mean_s, square = prefill_of(rate_per_s, arrival_cv2, running[at],
+                busy, wait_s, square = prefill_of(rate_per_s, arrival_cv2, running[at],
                                                   states[1, 0], tokens_per_s, p, latency)
-                found = starts_in_time(ttft_s, ttft_level, busy, mean_s, square, waiting[0, at],
-                                       waiting[1, at], latency, weights)
+                waits, given_s = waiting[0, at], waiting[1, at]
+                found = starts_in_time(ttft_s, ttft_level, busy, wait_s, square, waits,
+                                       waits * given_s, 2.0 * waits * given_s * given_s, latency,
+                                       weights)
                 held[2, place] = found
     return held

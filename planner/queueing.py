@@ -70,22 +70,6 @@ class Wait:
             for x in (self.busy, self.mean_s, self.second_s2)))
         return np.asarray(shares).reshape(shape)
 
-    def surely_within(self, limit_s: float, latency_s: Array, weights: Array) -> Array:
-        """A share that P(W + S <= limit) is never below: P(W > t) <= E[W] / t (Markov).
-
-        See :func:`surely_within`.
-        """
-        return surely_within(limit_s, self.mean_s[..., None], latency_s, weights)
-
-    def at(self, places: NDArray[np.int64]) -> Wait:
-        """The waits of some cases."""
-        return Wait(self.busy[places], self.mean_s[places], self.second_s2[places])
-
-    def repeated(self, times: int) -> Wait:
-        """One case as so many alike."""
-        return Wait(np.full(times, self.busy), np.full(times, self.mean_s),
-                    np.full(times, self.second_s2))
-
     def __add__(self, other: Wait) -> Wait:
         """The sum of two independent waits, matched by two moments."""
         mean = self.mean_s + other.mean_s
@@ -93,16 +77,6 @@ class Wait:
         cross = np.where(finite, self.mean_s, 0.0) * np.where(finite, other.mean_s, 0.0)
         second = self.second_s2 + other.second_s2 + 2.0 * cross
         return Wait(1.0 - (1.0 - self.busy) * (1.0 - other.busy), mean, second)
-
-
-def surely_within(limit_s: float, wait_s: Array | float, latency_s: Array, weights: Array) -> Array:
-    """A share that P(W + S <= limit) is never below, by the mean wait [s] alone.
-
-    It takes a fraction of the time of :func:`share_within`, and where waits are short next to the
-    limit it says enough.
-    """
-    left = np.maximum(limit_s - latency_s, 1e-300)
-    return np.asarray((1.0 - np.minimum(wait_s / left, 1.0)) @ weights)
 
 
 def no_wait(shape: tuple[int, ...] = ()) -> Wait:
@@ -179,12 +153,6 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0,
     return Wait(*rows.reshape(3, *shape))
 
 
-def compound(count: Array, each: Moments) -> Wait:
-    """The sum of a Poisson number of independent times, of mean ``count``, as a wait."""
-    mean = count * each.first
-    return Wait(-np.expm1(-count), mean, count * each.second + mean**2)
-
-
 def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
     """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
     return np.asarray(wait.cdf(limit_s - latency_s) @ weights)
@@ -200,17 +168,6 @@ def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Arra
     if not (second.busy > NOTICEABLE).any():
         return share
     return np.minimum(share, share_within(limit_s, first, latency_s, weights))
-
-
-def holds_within_both(level: float, limit_s: float, first: Wait, second: Wait, latency_s: Array,
-                      weights: Array) -> NDArray[np.bool_]:
-    """Whether P(W1 + W2 + S <= limit) reaches a level: by :meth:`Wait.surely_within` where that
-    decides it, else by :func:`share_within_both`."""
-    both = first + second
-    held = np.asarray(both.surely_within(limit_s, latency_s, weights) >= level)
-    if held.all():
-        return held
-    return np.asarray(share_within_both(limit_s, first, second, latency_s, weights) >= level)
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
@@ -244,25 +201,6 @@ def _counted(size: int) -> Array:
     n = np.arange(1.0, size + 1.0)
     n.flags.writeable = False
     return n
-
-
-@dataclass(frozen=True, slots=True)
-class AtCap:
-    """A chain under one cap.
-
-    Attributes
-    ----------
-    token_share : float
-        See :meth:`Chain.token_share_within`; 1 without a limit.
-    running : float
-        E[n] over time.
-    admission_s : float
-        [s] mean wait for admission over all requests.
-    """
-
-    token_share: float
-    running: float
-    admission_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,14 +317,6 @@ class Chain:
             return np.asarray(self.tpot_s <= limit_s, dtype=float)
         # Past the last likely state the caps hold hardly any more; one may lie anywhere before it.
         return self.added.good(limit_s, self._rate(), LIKELY, self.gaps)
-
-    def at_cap(self, cap: int, tpot_limit_s: float) -> AtCap:
-        """The answers of one cap, which must be stable, without those of the others."""
-        ratio, share = float(self.ratio[cap - 1]), 1.0
-        if tpot_limit_s < math.inf:
-            share = share_at_cap(self._rate()[:cap], ratio, self._good(tpot_limit_s)[:cap])
-        running, waits = running_at_cap(self.weight[:cap], self.empty, ratio)
-        return AtCap(share, running, waits * float(self.served_s[cap - 1]) / (1.0 - ratio))
 
     def mean_running_by_cap(self) -> Array:
         """For every cap: E[n] over time of the running sequences."""

@@ -58,9 +58,9 @@ class Stalls:
     most_s: Array | float = math.inf
 
     @property
-    def swing(self) -> Array | float:
+    def swing(self) -> Array:
         """``(r)^2 Var S``: see :class:`planner.arrivals.Influx`."""
-        return self.rate_per_s**2 * (self.square_s2 - np.square(self.mean_s))
+        return np.asarray(self.rate_per_s**2 * (self.square_s2 - np.square(self.mean_s)))
 
     def added(self, step_s: Array) -> Added:
         """What they add to answers whose tokens take ``step_s`` [s], shape (N,), else."""

@@ -16,6 +16,7 @@ import numpy as np
 from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
 from planner.kv_cache import sequence_cache_bytes
+from planner.loops import starts_in_time
 from planner.percentiles import CLOSE
 from planner.queueing import (
     PERCENTILES,
@@ -23,7 +24,6 @@ from planner.queueing import (
     Moments,
     Wait,
     admission_wait,
-    holds_within_both,
     mg1_wait_of,
     no_wait,
     sum_percentiles,
@@ -188,8 +188,9 @@ class PrefillPool:
         if target is None:
             return Verdict(True, self.batch)
         level, admission = target.percentile / 100.0 - 1e-6, admission or no_wait()
-        held = bool(holds_within_both(level, target.limit_s, wait, admission,
-                                      self.latency_s + handover_s, self.table.prompt_weights))
+        moments = (float(x) for w in (wait, admission) for x in (w.busy, w.mean_s, w.second_s2))
+        held = starts_in_time(target.limit_s, level, *moments, self.latency_s + handover_s,
+                              self.table.prompt_weights)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
     @cached_property

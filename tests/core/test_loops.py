@@ -1,4 +1,4 @@
-"""The compiled loops against SciPy and plain NumPy; what the search leaves out against asking all."""
+"""The compiled loops against SciPy and plain NumPy; what the search leaves out, asked after all."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from planner.catalog.shipped import shipped_catalog
 from planner.compiled import entry
 from planner.loops import GONE, chain_columns, gamma_within, mixture_percentiles
 from planner.planning import make_plan
+from planner.queueing import Chain, admission_wait, share_within_both
+from planner.warm_up import uncompiled, warm_up
+from planner.workload import REFERENCE_TOKENS
 
 QUICK = settings(max_examples=60, deadline=None)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -106,6 +109,56 @@ def test_what_cannot_win_is_rightly_left_out(document, monkeypatch):
     monkeypatch.setattr(one_pool._Best, "cannot_lose_to", lambda *_: False)
     monkeypatch.setattr(two_pools._Pairing, "_least_rank", lambda *_: (0.0, 0.0, 0.0))
     assert make_plan(request, catalog).options == quick
+
+
+def largest_cap(source, rate, cv2):
+    """The largest batch limit that holds, from the formulas one by one; 0 where none does."""
+    chain = source.chain(rate, cv2)
+    if chain is None:
+        return 0
+    caps = source.caps[source.caps <= len(chain.n)]
+    index = caps - 1
+    held = chain.ratio[index] < 1.0
+    tpot, ttft = source.targets["tpot"], source.targets["ttft"]
+    output, workload = source.workload.output, source.workload
+    if tpot:
+        answers = [(output.mean, workload.reference_gaps)]
+        if output.mean > REFERENCE_TOKENS:
+            answers = [(output.mean, output.gaps), (REFERENCE_TOKENS, workload.reference_gaps)]
+        for tokens, gaps in answers:
+            own = Chain.of(rate, tokens, chain.tpot_s, chain.influx, chain.added, gaps)
+            share = own.token_share_within(tpot.limit_s)[index]
+            held &= share >= tpot.percentile / 100.0 - 1e-6
+    if ttft:
+        wait, latency = source.prefill(rate, cv2, chain.mean_running_by_cap()[index])
+        place = admission_wait(*(x[index] for x in chain.waiting()))
+        share = share_within_both(ttft.limit_s, wait, place, latency, source.table.prompt_weights)
+        held &= share >= ttft.percentile / 100.0 - 1e-6
+    return int(caps[held][-1]) if held.any() else 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", list(requests()))
+@pytest.mark.parametrize("cv2", [0.5, 1.0, 4.0])
+def test_a_check_is_what_the_formulas_say_one_by_one(document, cv2):
+    found = make_plan(parse_plan({**document, "setups": ["colocated", "chunked"]}),
+                      shipped_catalog())
+    seen = set()
+    for option in found.sized:
+        source = option.pools[0].source
+        if source.slow:
+            continue
+        for share in (1e-6, 0.2, 0.5, 0.7, 0.8, 0.9, 0.97):
+            rate = share * source.ceiling
+            verdict = source.check(rate, cv2)
+            assert verdict.cap == largest_cap(source, rate, cv2), (option.setup, share)
+            seen.add(verdict.ok)
+    assert seen in ({True, False}, set())
+
+
+def test_warming_up_compiles_every_loop():
+    warm_up()
+    assert uncompiled() == []
 
 
 @pytest.mark.slow

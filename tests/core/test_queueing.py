@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrivals import Influx, burst_ahead, burst_behind, peakedness, split_arrival_cv2
+from planner.loops import Prompts, prefills
 from planner.queueing import (
     Chain,
-    Moments,
     admission_wait,
-    compound,
     mg1_wait,
     no_wait,
     share_within,
@@ -180,6 +179,11 @@ def test_peakedness():
 # -- how requests come to decode ----------------------------------------------------------------
 
 
+def beside(cv2: float, load: float, overlap: float, ranks: int = 1, size: int = 1) -> Influx:
+    """Requests beside prompts that all take the same time."""
+    return Influx.beside(cv2, np.full(size, load), np.zeros(size), overlap, ranks)
+
+
 @pytest.mark.parametrize("load", [0.2, 0.5, 0.8])
 def test_prompts_let_requests_through_by_busy_periods(load):
     """Constant prompts: a busy period serves a Borel number K; batches of K that stay for a
@@ -188,16 +192,16 @@ def test_prompts_let_requests_through_by_busy_periods(load):
     served = np.exp(-load * k + (k - 1) * np.log(load * k) - np.array(
         [math.lgamma(i + 1.0) for i in k]))
     assert served.sum() == pytest.approx(1.0, abs=1e-6)
-    influx = Influx.beside(1.0, load, 0.0, overlap=1.0)
+    influx = beside(1.0, load, 1.0)
     assert influx.peak == pytest.approx(float(served @ k**2 / (served @ k)), rel=1e-3)
 
 
 def test_influx_of_ranks_and_bursts():
     assert Influx.of(9.0) == Influx(5.0, 5.0)
-    plain = Influx.beside(1.0, 0.0, 0.0, overlap=0.5)
+    plain = beside(1.0, 0.0, 0.5)
     assert (plain.peak, plain.full_peak) == (1.0, 1.0)
-    assert Influx.beside(9.0, 0.0, 0.0, overlap=0.5).peak == Influx.of(9.0).peak
-    ranks = Influx.beside(9.0, 0.0, 0.0, overlap=0.5, ranks=4)
+    assert beside(9.0, 0.0, 0.5).peak == Influx.of(9.0).peak
+    ranks = beside(9.0, 0.0, 0.5, ranks=4)
     assert ranks.peak == 4 * peakedness(3.0)
     assert ranks.full_peak == peakedness(3.0)
 
@@ -207,26 +211,27 @@ def test_a_full_batch_is_one_server():
     rate, tokens, prefill, step, cap = 2.0, 100.0, 0.2, 0.012, 8
     load = rate * prefill
     chain = Chain.of(rate, tokens, np.full(cap, step / (1.0 - load)),
-                     Influx.beside(1.0, load, 0.0, overlap=1.0))
+                     beside(1.0, load, 1.0, size=cap))
     kept = prefill + tokens * step / cap
     assert chain.ratio[-1] == pytest.approx(rate * kept)
     assert chain.waiting()[1][-1] == pytest.approx(kept / (1.0 - rate * kept))
-    assert chain.at_cap(cap, math.inf).admission_s == pytest.approx(
-        float(np.prod([w[-1] for w in chain.waiting()])))
 
 
-def test_a_compound_sum_has_the_moments_of_its_parts():
-    count, parts = np.array([0.0, 0.5, 3.0]), Moments.of(np.array([1.0, 4.0]), np.array([0.5, 0.5]))
-    draw = np.random.default_rng(3)
-    found = compound(count, parts)
-    for mean, busy, first, second in zip(count, found.busy, found.mean_s, found.second_s2,
-                                         strict=True):
-        many = draw.poisson(mean, 100_000)
-        fours = draw.binomial(many, 0.5)
-        total = many + 3.0 * fours
-        assert busy == pytest.approx((many > 0).mean(), abs=0.01)
-        assert first == pytest.approx(total.mean(), rel=0.02)
-        assert second == pytest.approx((total**2).mean(), rel=0.03)
+def test_prompts_of_one_step_that_share_a_pass_are_a_compound_sum():
+    """What they add has the moments of a Poisson number of prompts, by drawing."""
+    count, draw = 3.0, np.random.default_rng(3)
+    powers = np.zeros((4, 4))
+    powers[1:, 0] = 2.5, 8.5, 32.5  # half take 1 s, half 4 s
+    rows = np.ones((4, 1))
+    rows[2] = count
+    together = Prompts(False, 1.0, rows, ONE, ONE, ONE, powers, 0.5, 0.0, 0.0, 1.0)
+    (busy, first, second), latency = prefills(1.0, 1.0, ONE, 0.0, 1.0, together)
+    many = draw.poisson(count, 100_000)
+    total = many + 3.0 * draw.binomial(many, 0.5)
+    assert busy[0] == pytest.approx((many > 0).mean(), abs=0.01)
+    assert first[0] == pytest.approx(total.mean(), rel=0.02)
+    assert second[0] == pytest.approx((total**2).mean(), rel=0.03)
+    assert latency[0, 0] == 1.0 + 0.5 * count
 
 
 # -- the chain --------------------------------------------------------------------------------

@@ -1,0 +1,40 @@
+"""``python -m planner.warm_up``: compile what plans need, so that the first one does not wait.
+
+The machine code is kept on disk, beside the modules or in the user's cache, for later processes.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from planner import loops
+from planner.api.plan_schema import parse_plan
+from planner.catalog.shipped import shipped_catalog
+from planner.planning import make_plan
+
+REQUEST: dict[str, Any] = {
+    "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "advice": False,
+    "setups": ["colocated", "chunked", "disaggregated"],
+    "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "output_tokens": 200},
+}
+TARGETS = ({"ttft_ms": 1000, "tpot_ms": 30}, {"tpot_ms": 30, "e2e_ms": 9000})
+"""Plans that ask every compiled loop."""
+
+
+def warm_up() -> None:
+    """Plan :data:`REQUEST` with each of :data:`TARGETS` from the shipped catalog."""
+    catalog = shipped_catalog()
+    for slo in TARGETS:
+        make_plan(parse_plan({**REQUEST, "slo": slo}), catalog)
+
+
+def uncompiled(module: ModuleType = loops) -> list[str]:
+    """Loops that Python calls and that no call has compiled in this process."""
+    return [name for name, loop in vars(module).items()
+            if getattr(loop, "targetoptions", {}).get("nopython") and not loop.signatures
+            and not loop.targetoptions.get("no_cpython_wrapper")]
+
+
+if __name__ == "__main__":
+    warm_up()
