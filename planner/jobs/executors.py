@@ -13,6 +13,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
+from planner.jobs.signals import DaskSignals, FolderSignals, Signals
+
 DASK = "dask://"
 NONE = "none"
 CONNECT_S = 10.0
@@ -28,15 +30,15 @@ class ExecutorUnavailable(Exception):
 class Executor(Protocol):
     """What a job needs of the one who computes."""
 
-    shares_files: bool
-    """Whether tasks see this machine's files."""
-
     @property
     def workers(self) -> int:
         """Tasks that run at once."""
 
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Start a task."""
+
+    def signals(self) -> Signals:
+        """A new line between a job and a task."""
 
     def recover(self) -> None:
         """Make the executor usable again after a process of it died."""
@@ -47,8 +49,6 @@ class Executor(Protocol):
 
 class Processes:
     """A pool of spawned processes, started with the first task."""
-
-    shares_files = True
 
     def __init__(self, workers: int = 0) -> None:
         self._workers = workers or os.cpu_count() or 1
@@ -77,6 +77,10 @@ class Processes:
             return self.submit(task, *arguments)
         except RuntimeError as error:
             raise ExecutorUnavailable(str(error)) from None
+
+    def signals(self) -> Signals:
+        """A new line between a job and a task: a folder."""
+        return FolderSignals()
 
     def recover(self) -> None:
         """Drop a broken pool; the next task starts a new one."""
@@ -107,8 +111,6 @@ def end_with_parent() -> None:
 
 class Dask:
     """A Dask cluster; ``distributed`` is only imported when a job needs it."""
-
-    shares_files = False
 
     def __init__(self, url: str) -> None:
         self._address = url.removeprefix(DASK)
@@ -148,6 +150,17 @@ class Dask:
         """
         future: Future[Any] = self._connected().submit(task, *arguments)
         return future
+
+    def signals(self) -> Signals:
+        """A new line between a job and a task, over the scheduler.
+
+        Raises
+        ------
+        ExecutorUnavailable
+            When no scheduler answers.
+        """
+        self._connected()
+        return DaskSignals(self._client)
 
     def recover(self) -> None:
         """Connect anew with the next task."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
@@ -18,6 +15,7 @@ from sqlalchemy.orm import Session
 from models import Base
 from planner.jobs import queue
 from planner.jobs.executors import Executor, ExecutorUnavailable
+from planner.jobs.signals import Signals
 
 BEAT_S = 1.0
 """[s] between signs of life."""
@@ -54,7 +52,7 @@ class Run:
         self.watch: Callable[[float], None] = lambda progress: None
         self._stopping = stopping
         self._beaten = 0.0
-        self._folder: Path | None = None
+        self._signals: Signals | None = None
 
     def keep(self, progress: float | None = None, rows: Iterable[Base] = ()) -> None:
         """Store progress and rows, and show life.
@@ -128,14 +126,13 @@ class Run:
 
     def alone(self, task: Callable[..., Any], *arguments: Any) -> Any:
         """The result of a single task, whose last argument is where it signals its progress."""
-        signals = self._signals()
-        place = None if signals is None else str(signals)
-        futures: dict[Future[Any], int] = {self._submit((task, (*arguments, place))): 0}
+        signals = self._signals = self.executor.signals()
+        futures: dict[Future[Any], int] = {self._submit((task, (*arguments, signals.place))): 0}
         deaths = 0
         while True:
             (future,) = futures
             done, _ = wait(futures, timeout=BEAT_S / 4)
-            self.keep(None if signals is None else read_progress(signals))
+            self.keep(signals.progress())
             if not done:
                 continue
             try:
@@ -146,50 +143,14 @@ class Run:
                 if deaths >= MOST_DEATHS:
                     raise JobFailed(f"a worker process died {MOST_DEATHS} times; it may have run "
                                     "out of memory") from None
-                futures = {self._submit((task, (*arguments, place))): 0}
-
-    def _signals(self) -> Path | None:
-        if not self.executor.shares_files:
-            return None
-        self._folder = Path(tempfile.mkdtemp(prefix="planner-job-"))
-        return self._folder
+                signals.close()
+                signals = self._signals = self.executor.signals()
+                futures = {self._submit((task, (*arguments, signals.place))): 0}
 
     def close(self) -> None:
         """Tell tasks that nobody waits for them any more."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._signals is not None:
+            self._signals.close()
 
 
-def read_progress(folder: Path) -> float | None:
-    """The progress that a task has signalled, None before it did."""
-    try:
-        return float((folder / "progress").read_text())
-    except (OSError, ValueError):
-        return None
-
-
-class Abandoned(Exception):
-    """Nobody waits for this task any more."""
-
-
-def signal_progress(folder: str | None, progress: float) -> None:
-    """Say how far a task is; the folder is gone when nobody waits for it.
-
-    Raises
-    ------
-    Abandoned
-    """
-    if folder is None:
-        return
-    place = Path(folder)
-    if not place.is_dir():
-        raise Abandoned()
-    part = place / "progress.new"
-    try:
-        part.write_text(repr(progress))
-        part.replace(place / "progress")
-    except OSError:
-        raise Abandoned() from None
-
-
-__all__ = ["Abandoned", "ExecutorUnavailable", "JobFailed", "Run", "Stopped", "signal_progress"]
+__all__ = ["ExecutorUnavailable", "JobFailed", "Run", "Stopped"]

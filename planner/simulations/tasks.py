@@ -13,8 +13,8 @@ import numpy as np
 from planner.api.plan_schema import parse_plan
 from planner.api.plan_service import plain
 from planner.catalog.book import Catalog
-from planner.jobs.run import Abandoned, signal_progress
 from planner.jobs.sending import unpack_catalog
+from planner.jobs.signals import Abandoned, signal_progress
 from planner.simulations.fleets import Parts, fleet_from_option, served_workload
 from planner.simulations.requests import generated, replayed
 from planner.simulator import Failure, SimulationOptions, SimulationResult, simulate
@@ -25,7 +25,7 @@ Progress = Callable[[float], bool]
 
 
 def simulate_job(catalog: bytes, job: Mapping[str, Any], trace: bytes | None,
-                 signals: str | None) -> tuple[dict[str, Any], bytes]:
+                 signals: str) -> tuple[dict[str, Any], bytes]:
     """The document and the packed columns of a simulation."""
     def report(share: float) -> bool:
         try:

@@ -83,6 +83,35 @@ def test_a_killed_worker_costs_no_cell(cluster: Cluster, tmp_path: Path) -> None
             db.engine.dispose()
 
 
+def test_a_simulation_shows_progress_and_stops_when_cancelled(cluster: Cluster,
+                                                              tmp_path: Path) -> None:
+    import distributed
+
+    app = make_app(tmp_path, cluster.address.replace("tcp://", "dask://"))
+    client = app.test_client()
+    pool = {"gpu": "h100-sxm-80gb", "replicas": 2, "batch_size": 64}
+    long = {"fleet": {"model": "llama-3.1-8b", "setup": "colocated", "pools": [pool]},
+            "workload": BASE["workload"], "slo": BASE["slo"], "requests": 1_000_000}
+    watch: Any = distributed.Client(cluster.address, set_as_default=False)
+    try:
+        job_id = client.post("/api/v1/simulations", json=long).json["id"]
+
+        def job() -> Any:
+            return client.get(f"/api/v1/jobs/{job_id}").json
+        seen = wait_for(lambda: job()["progress"], 500)  # the worker compiles the loop first
+        assert 0.0 < seen < 1.0
+        assert any(watch.processing().values())
+        client.delete(f"/api/v1/jobs/{job_id}")
+        wait_for(lambda: not any(watch.processing().values()), 30)
+        assert job()["status"] == "cancelled"
+        assert job()["progress"] < 1.0
+    finally:
+        watch.close()
+        stop_jobs(app)
+        with app.app_context():
+            db.engine.dispose()
+
+
 def test_no_scheduler_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job waits in the queue until someone can compute."""
     monkeypatch.setattr("planner.jobs.executors.CONNECT_S", 0.5)

@@ -233,7 +233,7 @@ def test_stopping_puts_the_job_back(tmp_path: Path) -> None:
 class Inline:
     """An executor that computes at once, in this process, and counts."""
 
-    shares_files, workers = True, 1
+    workers = 1
 
     def __init__(self) -> None:
         self.done: list[int] = []
