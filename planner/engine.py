@@ -11,6 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+MEMORY_SCOPES = {"whole": "share of the GPU's memory",
+                 "static": "share of the free memory, for weights and cache",
+                 "free": "share of what all else leaves, for the cache"}
+"""What ``memory_utilization`` is a share of. ``whole``: of the GPU, for everything the engine holds
+(vLLM ``gpu_memory_utilization``). ``static``: of what is free once the ranks are connected, for
+weights and cache; activations and graphs live in the rest (SGLang ``mem_fraction_static``).
+``free``: of what weights, activations and the runtime leave, for the cache (TensorRT-LLM
+``free_gpu_memory_fraction``). Sources: vLLM ``v1/worker/gpu_worker.py``; SGLang
+``model_executor/model_runner.py`` (``rest_memory``); TensorRT-LLM ``pyexecutor/_util.py``
+(``_cal_max_memory``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,9 @@ class EngineProfile:
     expert_imbalance : float
         Load of the fullest expert rank over the mean, at least 1.
     memory_utilization : float
-        Share of the physical memory the engine may use.
+        Share of the memory the engine may use.
+    memory_scope : str
+        What that is a share of (:data:`MEMORY_SCOPES`).
     activation_base_bytes, activation_vocab_bytes, activation_moe_bytes : float
         [B] peak activation: base + per vocabulary entry (at ``default_max_sequences``) + MoE.
     activation_token_bytes : float
@@ -132,6 +144,7 @@ class EngineProfile:
     disaggregated_scale: float = 1.0
     expert_imbalance: float = 1.0
     memory_utilization: float = 0.9
+    memory_scope: str = "whole"
     activation_base_bytes: float = 0.0
     activation_vocab_bytes: float = 0.0
     activation_moe_bytes: float = 0.0

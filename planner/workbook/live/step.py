@@ -107,6 +107,7 @@ class StepSheet:
     mean_bytes: X = field(default_factory=lambda: x(0.0))
     memory_cap: X = field(default_factory=lambda: x(0.0))
     pool_gib: X = field(default_factory=lambda: x(0.0))
+    usable_gib: X = field(default_factory=lambda: x(0.0))
 
     # -- lines ----------------------------------------------------------------------------------
 
@@ -268,19 +269,29 @@ class StepSheet:
         return (taken if per.text == "0" else per + taken,
                 started if once.text == "0" else once + started)
 
+    def _usable(self, taken: X) -> tuple[X, str]:
+        """What the engine fills [GiB] (``memory.usable_bytes``), and how its share counts."""
+        share = self.hardware.engine["memory_utilization"]
+        physical = self.hardware.gpu["memory_gib"]
+        scope = self.deployment.profile.memory_scope
+        if scope == "static":
+            free = physical - self.budget.runtime_bytes / 2**30
+            return (free * share + self.budget.beside_bytes / 2**30,
+                    "the share is of weights and cache; the rest lives beside them")
+        if scope == "free":
+            return (physical - taken) * share + taken, "the share is of what all else leaves"
+        return physical * share, ""
+
     def _memory(self, deviation: X) -> None:
         """The pool and the most sequences that it holds (``memory.max_running_sequences``)."""
-        board, d, gpu = self.board, self.deployment, self.hardware.gpu
-        budget = self.budget
+        board, d, budget = self.board, self.deployment, self.budget
         board.heading("Memory of the fullest GPU")
-        usable = board.line("Usable by the engine", gpu["memory_gib"]
-                            * self.hardware.engine["memory_utilization"], "GiB", "", "two")
         taken = board.line(
-            "Weights, activations, runtime, graphs",
-            (budget.weights_bytes + budget.activation_bytes + budget.runtime_bytes
-             + budget.graph_bytes) / 2**30, "GiB", "from the model, the layout and the profile",
-            "two", "engine")
-        self.pool_gib = board.line("KV pool", usable - taken, "GiB", "", "two",
+            "Weights, activations, runtime, graphs", (budget.weights_bytes + budget.beside_bytes)
+            / 2**30, "GiB", "from the model, the layout and the profile", "two", "engine")
+        usable, note = self._usable(taken)
+        self.usable_gib = board.line("Usable by the engine", usable, "GiB", note, "two")
+        self.pool_gib = board.line("KV pool", self.usable_gib - taken, "GiB", "", "two",
                                    name=f"kv_pool_gib_{self.tag}")
         mean = board.line("Cache of one running sequence", self.mean_bytes / 2**30, "GiB",
                           "at the mean context", "six")
