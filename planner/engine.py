@@ -189,5 +189,16 @@ def lag_s(request_s: float | Array, first_steps: float | Array, prompt_token_s: 
     return np.asarray(request_s + first_steps * alone_s + prompt_token_s * prompt_tokens)
 
 
+def profile_slug(engine: str, gpu: str, precision: str) -> str:
+    """The slug of a shipped profile of an engine on a GPU or family at a weight precision.
+
+    Examples
+    --------
+    >>> profile_slug("vllm", "blackwell ultra", "*")
+    'vllm-blackwell-ultra-any'
+    """
+    return "-".join((engine, gpu, precision)).replace("*", "any").replace(" ", "-")
+
+
 IDEAL = EngineProfile(slug="ideal", engine="ideal", obtained="assumed",
                       source="100 % of the roofline; a physical floor, not a prediction")
