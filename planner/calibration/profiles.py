@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,11 @@ Array = NDArray[np.float64]
 UNSEEN_ERROR, FAMILY_ERROR, UNFITTED_ERROR = 0.2, 0.2, 0.3
 """Least relative TPOT errors claimed for a precision, a GPU of a measured family, and a GPU of a
 family that was not measured: predicting one GPU from another errs by 0.1-0.25."""
+ALIKE = 0.01
+"""Correlation with which points of one model, GPU, engine and precision count: they come from few
+runs and share what is peculiar to those, so n of them tell as much as n / (1 + (n - 1) ALIKE)
+others (design effect, Kish 1965, section 5.4). Chosen by cross-validation: models that a fit has
+not seen are predicted better with it, other configurations of those it has seen a little worse."""
 MIN_POINTS = 8
 """Fewer points than this of a GPU family and engine are not fitted."""
 
@@ -108,12 +114,22 @@ def sample_of(points: Iterable[MeasuredPoint], catalog: Catalog) -> Sample:
     base: dict[Hashable, dict[str, EngineProfile]] = {
         key: priors(catalog, key[0], catalog.gpu(members[0].gpu or ""))
         for key, members in groups.items()}
+    chosen = weighted(chosen)
     served = {(p.engine, family_of(catalog.gpu(p.gpu or "")), p.gpu)
               for p in chosen if math.isfinite(p.ttft_s)}
     several = {key for key in groups if sum(unit[:2] == key for unit in served) > 1}
     units = [(*key, p.gpu) if key in several else key
              for key, members in groups.items() for p in members]
     return Sample.of(chosen, catalog, keys, base, units)
+
+
+def weighted(points: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
+    """Points that count less the more there are of their kind; 1 each on average."""
+    kinds = [(p.engine, p.gpu, p.model, p.weights) for p in points]
+    alike = Counter(kinds)
+    share = np.array([1.0 / (1.0 + (alike[kind] - 1) * ALIKE) for kind in kinds])
+    return [replace(p, weight=float(p.weight * s))
+            for p, s in zip(points, share / share.mean(), strict=True)]
 
 
 def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog, with_errors: bool = True
