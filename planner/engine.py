@@ -86,6 +86,9 @@ class EngineProfile:
         Share of the memory the engine may use.
     memory_scope : str
         What that is a share of (:data:`MEMORY_SCOPES`).
+    reserves_answers : bool
+        Whether a sequence waits until there is room for its whole answer, so that none is ever put
+        back (TensorRT-LLM ``GUARANTEED_NO_EVICT``); others take blocks as it grows.
     activation_base_bytes, activation_vocab_bytes, activation_moe_bytes : float
         [B] peak activation: base + per vocabulary entry (at ``default_max_sequences``) + MoE.
     activation_token_bytes : float
@@ -145,6 +148,7 @@ class EngineProfile:
     expert_imbalance: float = 1.0
     memory_utilization: float = 0.9
     memory_scope: str = "whole"
+    reserves_answers: bool = False
     activation_base_bytes: float = 0.0
     activation_vocab_bytes: float = 0.0
     activation_moe_bytes: float = 0.0
