@@ -305,7 +305,8 @@ class StepSheet:
             "Weights, activations, runtime, graphs", (budget.weights_bytes + budget.beside_bytes)
             / 2**30, "GiB", "from the model, the layout and the profile", "two", "engine")
         usable, note = self._usable(taken)
-        self.usable_gib = board.line("Usable by the engine", usable, "GiB", note, "two")
+        self.usable_gib = board.line("Usable by the engine", usable, "GiB", note, "two",
+                                     name=f"usable_gib_{self.tag}")
         self.pool_gib = board.line("KV pool", self.usable_gib - taken, "GiB", "", "two",
                                    name=f"kv_pool_gib_{self.tag}")
         whole_answers = d.profile.reserves_answers
