@@ -114,7 +114,8 @@ def usable_bytes(scope: str, share: float, physical: float, held: float, beside:
     """Memory [B] that an engine fills, the cache included.
 
     ``whole``: ``u P``. ``static``: ``u (P - runtime)`` of weights and cache, with activations,
-    runtime and graphs beside them. ``free``: what is held, and ``u`` of the rest for the cache.
+    runtime and graphs beside them. ``free``: what is held, and ``u`` of the rest for the cache (all
+    of the GPU where nothing is left).
 
     Parameters
     ----------
@@ -134,7 +135,8 @@ def usable_bytes(scope: str, share: float, physical: float, held: float, beside:
     if scope == "static":
         return share * (physical - runtime) + beside
     if scope == "free":
-        return held + share * (physical - held)
+        left = physical - held
+        return held + (share * left if left > 0.0 else left)
     return share * physical
 
 

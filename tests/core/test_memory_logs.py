@@ -144,6 +144,16 @@ def test_share_of_the_memory_as_each_engine_counts_it(engine, tensor):
     assert m.usable_bytes == pytest.approx(m.weights_bytes + m.beside_bytes + pool, rel=1e-12)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_what_does_not_fit_is_short_of_the_memory_there_is(engine):
+    """405B on one H100: nothing is usable beyond the GPU, and the pool says all that is missing."""
+    d = Deployment(catalog().llm("llama-3.1-405b"), gpu(), "fp8", "fp8", Layout(),
+                   catalog().engine(engine, gpu(), "fp8"))
+    m = memory_budget(d)
+    assert m.usable_bytes <= m.physical_bytes
+    assert m.kv_pool_bytes <= m.physical_bytes - m.weights_bytes - m.beside_bytes
+
+
 def main() -> None:
     print(f"{'row':34s} {'weights':>15s} {'activation':>13s} {'runtime':>11s} {'pool GiB':>15s} "
           f"{'pool':>7s} {'tokens':>8s}")

@@ -283,7 +283,9 @@ class StepSheet:
             return (free * share + self.budget.beside_bytes / 2**30,
                     "the share is of weights and cache; the rest lives beside them")
         if scope == "free":
-            return (physical - taken) * share + taken, "the share is of what all else leaves"
+            left = physical - taken
+            return (taken + most(left, 0.0) * share + least(left, 0.0),
+                    "the share is of what all else leaves")
         return physical * share, ""
 
     def _bytes_at(self, context: X) -> X:
