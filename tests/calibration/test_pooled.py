@@ -164,9 +164,9 @@ def test_a_point_counts_as_much_as_its_weight() -> None:
     sample = sample_of(POINTS[:80], BASE)
     size = len(sample.points)
     twice = sample.at(np.array([*range(size), *range(size // 2)], dtype=np.intp))
-    heavy = replace(sample, weight=np.where(np.arange(size) < size // 2, 2.0, 1.0))
+    heavy = replace(sample, weight=sample.weight * np.where(np.arange(size) < size // 2, 2.0, 1.0))
     wrong = replace(twice, tpot=np.where(np.arange(len(twice.points)) < size, twice.tpot, 9.0),
-                    weight=np.where(np.arange(len(twice.points)) < size, 1.0, 0.0))
+                    weight=twice.weight * (np.arange(len(twice.points)) < size))
 
     def found(of: Sample) -> np.ndarray:
         effects = fit_effects(of.features, of.tpot, of.prior, of.bounds, of.keys, LEVELS,
