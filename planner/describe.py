@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.catalog.book import PriceChoice
 from planner.cost import Cost, fleet_cost
-from planner.engine import EngineProfile
+from planner.engine import MEMORY_SCOPES, EngineProfile
 from planner.fleet import Fleet, FleetPool
 from planner.memory import MemoryBudget, sequence_bytes_per_gpu
 from planner.pricing import whole_instances_usd
@@ -270,6 +270,6 @@ def profile_assumptions(profile: EngineProfile) -> list[dict[str, Any]]:
             ("sequence_overhead_us", profile.sequence_s * 1e6, "us per sequence and step"),
             ("step_overhead_ms", s_to_ms(profile.step_s), "ms per step"),
             ("request_overhead_ms", s_to_ms(profile.request_s), "ms per request"),
-            ("memory_utilization", profile.memory_utilization, "share of physical memory"))
+            ("memory_utilization", profile.memory_utilization, MEMORY_SCOPES[profile.memory_scope]))
     return [{"name": f"{profile.slug}.{name}", "value": value, "unit": unit, "source": source}
             for name, value, unit in rows]

@@ -11,6 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+MEMORY_SCOPES = {"whole": "share of the GPU's memory",
+                 "static": "share of the free memory, for weights and cache",
+                 "free": "share of what all else leaves, for the cache"}
+"""What ``memory_utilization`` is a share of. ``whole``: of the GPU, for everything the engine holds
+(vLLM ``gpu_memory_utilization``). ``static``: of what is free once the ranks are connected, for
+weights and cache; activations and graphs live in the rest (SGLang ``mem_fraction_static``).
+``free``: of what weights, activations and the runtime leave, for the cache (TensorRT-LLM
+``free_gpu_memory_fraction``). Sources: vLLM ``v1/worker/gpu_worker.py``; SGLang
+``model_executor/model_runner.py`` (``rest_memory``); TensorRT-LLM ``pyexecutor/_util.py``
+(``_cal_max_memory``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,12 @@ class EngineProfile:
     expert_imbalance : float
         Load of the fullest expert rank over the mean, at least 1.
     memory_utilization : float
-        Share of the physical memory the engine may use.
+        Share of the memory the engine may use.
+    memory_scope : str
+        What that is a share of (:data:`MEMORY_SCOPES`).
+    reserves_answers : bool
+        Whether a sequence waits until there is room for its whole answer, so that none is ever put
+        back (TensorRT-LLM ``GUARANTEED_NO_EVICT``); others take blocks as it grows.
     activation_base_bytes, activation_vocab_bytes, activation_moe_bytes : float
         [B] peak activation: base + per vocabulary entry (at ``default_max_sequences``) + MoE.
     activation_token_bytes : float
@@ -132,6 +147,8 @@ class EngineProfile:
     disaggregated_scale: float = 1.0
     expert_imbalance: float = 1.0
     memory_utilization: float = 0.9
+    memory_scope: str = "whole"
+    reserves_answers: bool = False
     activation_base_bytes: float = 0.0
     activation_vocab_bytes: float = 0.0
     activation_moe_bytes: float = 0.0
@@ -174,6 +191,17 @@ def lag_s(request_s: float | Array, first_steps: float | Array, prompt_token_s: 
         [token] of the whole prompt, with what a prefix cache holds.
     """
     return np.asarray(request_s + first_steps * alone_s + prompt_token_s * prompt_tokens)
+
+
+def profile_slug(engine: str, gpu: str, precision: str) -> str:
+    """The slug of a shipped profile of an engine on a GPU or family at a weight precision.
+
+    Examples
+    --------
+    >>> profile_slug("vllm", "blackwell ultra", "*")
+    'vllm-blackwell-ultra-any'
+    """
+    return "-".join((engine, gpu, precision)).replace("*", "any").replace(" ", "-")
 
 
 IDEAL = EngineProfile(slug="ideal", engine="ideal", obtained="assumed",

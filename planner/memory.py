@@ -1,8 +1,9 @@
 """Memory on one GPU: what weights, activations and the runtime leave for the KV cache.
 
-``kv_pool = utilization * physical - weights - activation - runtime - graphs - draft``, signed:
-a negative pool says by how much the deployment does not fit. Checked against engine start-up
-logs (vLLM 0.11 and 0.19 on H100), see ``docs/formulas.md`` section 3.
+``kv_pool = usable - weights - activation - runtime - graphs - draft``, signed: a negative pool says
+by how much the deployment does not fit. What is usable follows from what the engine's share counts
+(:func:`usable_bytes`). Checked against engine start-up logs (vLLM 0.11 and 0.19, SGLang, on H100),
+see ``docs/formulas.md`` section 3.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class MemoryBudget:
     Attributes
     ----------
     physical_bytes, usable_bytes : float
-        What the driver reports, and the share the engine may use.
+        What the driver reports, and what the engine may hold with everything below.
     weights_bytes, activation_bytes, runtime_bytes, graph_bytes, draft_bytes : float
     kv_pool_bytes : float
         Signed.
@@ -56,6 +57,11 @@ class MemoryBudget:
     kv_tokens: int
 
     @property
+    def beside_bytes(self) -> float:
+        """What is neither weights nor cache: activations, the runtime and graphs [B]."""
+        return self.activation_bytes + self.runtime_bytes + self.graph_bytes
+
+    @property
     def fits(self) -> bool:
         """Whether anything is left for the cache."""
         return self.kv_pool_bytes > 0
@@ -70,7 +76,8 @@ def memory_budget(deployment: Deployment, *, utilization: float | None = None,
     ----------
     deployment : Deployment
     utilization : float, optional
-        Share of the physical memory the engine may use; the profile's when None.
+        Share of the memory the engine may use, of what the profile's ``memory_scope`` says; the
+        profile's when None.
     max_sequences, max_batched_tokens : int, optional
         Engine limits that set the activation peak; the profile's when None.
     draft : Llm, optional
@@ -88,16 +95,49 @@ def memory_budget(deployment: Deployment, *, utilization: float | None = None,
     draft_bytes = 0.0
     if draft is not None:
         draft_bytes = draft.weight_bytes(draft.native_precision) / deployment.layout.tensor
-    pool = (share * physical - weights - activation - runtime - profile.graph_bytes
-            - draft_bytes)
+    held = weights + activation + runtime + profile.graph_bytes + draft_bytes
+    beside = activation + runtime + profile.graph_bytes
+    usable = usable_bytes(profile.memory_scope, share, physical, held, beside, runtime)
+    pool = usable - held
     per_token = token_bytes_per_gpu(deployment)
     reserved = per_token * reserved_share(deployment.llm)
     if draft is not None:
         extra = draft.kv_bytes_per_token(deployment.kv) / deployment.layout.tensor
         per_token, reserved = per_token + extra, reserved + extra
     tokens = _whole_blocks(pool, reserved, profile.block_tokens) * deployment.layout.data
-    return MemoryBudget(physical, share * physical, weights, activation, runtime,
+    return MemoryBudget(physical, usable, weights, activation, runtime,
                         profile.graph_bytes, draft_bytes, pool, per_token, reserved, tokens)
+
+
+def usable_bytes(scope: str, share: float, physical: float, held: float, beside: float,
+                 runtime: float) -> float:
+    """Memory [B] that an engine fills, the cache included.
+
+    ``whole``: ``u P``. ``static``: ``u (P - runtime)`` of weights and cache, with activations,
+    runtime and graphs beside them. ``free``: what is held, and ``u`` of the rest for the cache (all
+    of the GPU where nothing is left).
+
+    Parameters
+    ----------
+    scope : str
+        One of :data:`planner.engine.MEMORY_SCOPES`.
+    share : float
+        The engine's share u.
+    physical, held, beside, runtime : float
+        [B] of the GPU; of everything but the cache; of activations, runtime and graphs; of the
+        runtime alone.
+
+    Examples
+    --------
+    >>> [usable_bytes(s, 0.9, 80.0, 50.0, 5.0, 2.0) for s in ("whole", "static", "free")]
+    [72.0, 75.2, 77.0]
+    """
+    if scope == "static":
+        return share * (physical - runtime) + beside
+    if scope == "free":
+        left = physical - held
+        return held + (share * left if left > 0.0 else left)
+    return share * physical
 
 
 def _whole_blocks(pool_bytes: float, per_token: float, block_tokens: int) -> int:

@@ -6,7 +6,7 @@ import math
 
 from planner.memory import MemoryBudget, sequence_bytes_per_gpu
 from planner.roofline import Deployment
-from planner.setups.base import Table
+from planner.setups.base import Table, held_context
 from planner.sizing import Miss, Refusal, Serving
 from planner.units import bytes_to_gib, s_to_ms
 from planner.workload import Slo, Workload
@@ -14,7 +14,7 @@ from planner.workload import Slo, Workload
 
 def memory_detail(deployment: Deployment, m: MemoryBudget, workload: Workload) -> str:
     """By how many GiB a deployment does not fit, and what takes the room."""
-    need = sequence_bytes_per_gpu(deployment, workload.running_context)
+    need = sequence_bytes_per_gpu(deployment, held_context(deployment, workload)[0])
     other = m.runtime_bytes + m.graph_bytes + m.draft_bytes
     return (f"does not fit, {bytes_to_gib(need - m.kv_pool_bytes):.1f} GiB short per GPU: "
             f"{bytes_to_gib(m.usable_bytes):.1f} GiB usable, weights "

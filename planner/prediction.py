@@ -163,13 +163,15 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def running_cap(deployment: Deployment, context: Array) -> Array:
-    """Sequences whose cache fits the pool at a context [token]; the engine's limit at most.
+def running_cap(deployment: Deployment, prompt: Array, output: Array) -> Array:
+    """Sequences whose cache fits the pool; the engine's limit at most.
 
-    A benchmark ran, so where the stated layout cannot even hold the weights the statement is taken
+    At their mean context, or with their whole answers [token] where the engine reserves those. A
+    benchmark ran, so where the stated layout cannot even hold the weights the statement is taken
     to be wrong and memory is not asked.
     """
     limit = deployment.profile.default_max_sequences
+    context = prompt + output * (1.0 if deployment.profile.reserves_answers else 0.5)
     memory = memory_budget(deployment)
     if not memory.fits:
         return np.full(len(context), float(limit * deployment.layout.data))
@@ -201,7 +203,7 @@ def _closed(columns: _Columns, deployment: Deployment) -> None:
     clients, prompt, output = columns.clients[at], columns.prompt[at], columns.output[at]
     ranks = deployment.layout.data
     context = prompt + output / 2.0
-    cap = running_cap(deployment, context)
+    cap = running_cap(deployment, prompt, output)
     prefill = model.seconds(StepBatch(prefill_tokens=prompt, prefill_sequences=1.0))
     alone = _alone_s(model, context)
     constants = constants_of(deployment.profile)
@@ -230,7 +232,7 @@ def _open(columns: _Columns, deployment: Deployment) -> None:
     model = StepModel.of(deployment)
     rate, prompt, output = columns.rate[at], columns.prompt[at], columns.output[at]
     ranks, context = deployment.layout.data, prompt + output / 2.0
-    cap = running_cap(deployment, context)
+    cap = running_cap(deployment, prompt, output)
     prefill = model.seconds(StepBatch(prefill_tokens=prompt, prefill_sequences=1.0))
     load = rate * prefill / ranks
     spare = np.maximum(1.0 - load, 1e-3)
@@ -282,7 +284,7 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
             + prefill.profile.lag_s(_alone_s(front, context), prompt)
             + _handover_s(prefill, decode, prompt, service))
     model, scale = StepModel.of(decode), decode.profile.disaggregated_scale
-    cap = running_cap(decode, context) * decode_pool.replicas
+    cap = running_cap(decode, prompt, output) * decode_pool.replicas
     if decode_pool.batch_size:
         cap = np.minimum(cap, decode_pool.batch_size * decode.layout.data * decode_pool.replicas)
     closed = columns.clients > 0

@@ -277,6 +277,18 @@ class Workload:
         second = self.output.moment(3) / (3.0 * self.output.mean)
         return max(prompt, 0.0) + max(second - mean**2, 0.0)
 
+    @cached_property
+    def answered_context(self) -> float:
+        """Mean context [token] at which a running sequence will end: prompt + E[o^2] / E[o]."""
+        return self.prompt.mean + self.output.second_moment / self.output.mean
+
+    @cached_property
+    def answered_context_variance(self) -> float:
+        """Variance [token^2] of the context at which a running sequence will end."""
+        prompt = self.prompt.second_moment - self.prompt.mean**2
+        mean = self.output.second_moment / self.output.mean
+        return max(prompt, 0.0) + max(self.output.moment(3) / self.output.mean - mean**2, 0.0)
+
     def slo(self, metric: str) -> Slo | None:
         """The target of a metric, None when there is none.
 

@@ -19,7 +19,7 @@ from planner.api.resource import Resource
 from planner.api.validation import StrictSchema
 from planner.catalog.rows import engine_from_fields
 from planner.catalog.store import engine_columns
-from planner.engine import EngineProfile
+from planner.engine import MEMORY_SCOPES, EngineProfile
 from planner.precision import WEIGHT_PRECISIONS
 
 blp = ApiBlueprint("engines", __name__, "Engine profiles")
@@ -36,6 +36,7 @@ def _field(name: str, kind: str) -> ma_fields.Field[Any]:
         "gpu": Text(longest=100, shortest=1),
         "precision": Choice((*WEIGHT_PRECISIONS, "*")),
         "obtained": Choice(OBTAINED),
+        "memory_scope": Choice(tuple(MEMORY_SCOPES)),
         "expert_imbalance": Number(lowest=1, highest=1000),
         "ttft_scale": Number(above=0, highest=1000),
         "disaggregated_scale": Number(above=0, highest=1000),

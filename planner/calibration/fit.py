@@ -34,6 +34,8 @@ PULLS = (0.3, 1.0, 1.0, 1.0)
 much as so many points that are off by the scale of the loss."""
 ABOVE = (0, 0, 0, 1)
 """The level that each is drawn to: engine and family to all, both to the engine."""
+UNIT_PULL = 1.0
+"""The same for a GPU's own constants, drawn to those of the engine on its family."""
 _NEAREST = (3, 1, 2, 0)
 """Levels from the nearest to the widest: both, engine, family, all."""
 ROUNDS = 2
@@ -52,7 +54,10 @@ class Sample:
     points : tuple of MeasuredPoint
         Closed loop, with a TPOT.
     keys : tuple of tuple
-        The groups of each point; the last one is the narrowest.
+        The groups of each point; the last one is the narrowest with step constants of its own.
+    units : tuple
+        A part of the narrowest group with first-token constants of its own (one GPU of a family:
+        runs on H100 and on H200 differ in how their clients start), or that group.
     prior : ndarray, shape (n, k)
         Logarithms of each point's prior constants.
     bounds : Bounds
@@ -65,6 +70,7 @@ class Sample:
 
     points: tuple[MeasuredPoint, ...]
     keys: tuple[Keys, ...]
+    units: tuple[Hashable, ...]
     prior: Array
     bounds: Bounds
     features: Features
@@ -74,16 +80,21 @@ class Sample:
 
     @classmethod
     def of(cls, points: Sequence[MeasuredPoint], catalog: Catalog, keys: Sequence[Keys],
-           profiles: Mapping[Hashable, Mapping[str, EngineProfile]]) -> Sample:
-        """A sample; ``profiles`` has the priors of each narrowest group, by weight precision."""
+           profiles: Mapping[Hashable, Mapping[str, EngineProfile]],
+           units: Sequence[Hashable] | None = None) -> Sample:
+        """A sample; ``profiles`` has the priors of each narrowest group, by weight precision.
+
+        First tokens of runs in which the engine compiled say nothing about others.
+        """
         bounds = {key: step_bounds(found) for key, found in profiles.items()}
         prior = np.array([bounds[k[-1]].prior for k in keys])
         tpot = np.array([p.tpot_s for p in points], dtype=float)
-        ttft = np.array([np.nan if p.ttft_s is None else p.ttft_s for p in points], dtype=float)
+        ttft = np.array([np.nan if p.compiling else p.ttft_s for p in points], dtype=float)
         clients = np.array([p.concurrency for p in points], dtype=float)
         output = np.array([p.output_tokens for p in points], dtype=float)
         share = running_share(np.nan_to_num(ttft, nan=0.0), tpot, output)
-        return cls(tuple(points), tuple(keys), prior, next(iter(bounds.values())),
+        return cls(tuple(points), tuple(keys), tuple(units or [k[-1] for k in keys]), prior,
+                   next(iter(bounds.values())),
                    extract(points, catalog, clients * share), tpot, ttft,
                    np.array([p.weight for p in points]))
 
@@ -99,8 +110,9 @@ class Sample:
     def at(self, places: NDArray[np.intp]) -> Sample:
         """Some of the points."""
         return Sample(tuple(self.points[i] for i in places), tuple(self.keys[i] for i in places),
-                      self.prior[places], self.bounds, self.features.at(places),
-                      self.tpot[places], self.ttft[places], self.weight[places])
+                      tuple(self.units[i] for i in places), self.prior[places], self.bounds,
+                      self.features.at(places), self.tpot[places], self.ttft[places],
+                      self.weight[places])
 
     def constants(self, effects: Effects) -> Array:
         """Logarithms of the constants of every point under fitted effects."""
@@ -118,8 +130,10 @@ class Fit:
     effects: Effects
     first: dict[Hashable, Array]
 
-    def first_token(self, keys: Keys) -> Array:
-        """First-token constants of a group: its own, or those of the nearest that has any."""
+    def first_token(self, keys: Keys, unit: Hashable = None) -> Array:
+        """First-token constants of a unit or group: its own, or of the nearest that has any."""
+        if unit in self.first:
+            return self.first[unit]
         for level in range(len(keys)):
             key = keys[_NEAREST[level] if len(keys) > 1 else 0]
             if key in self.first:
@@ -128,7 +142,8 @@ class Fit:
 
     def first_tokens(self, sample: Sample) -> Array:
         """First-token constants of every point, shape (7, n)."""
-        vectors = np.array([self.first_token(keys) for keys in sample.keys]).T
+        vectors = np.array([self.first_token(keys, unit) for keys, unit in
+                            zip(sample.keys, sample.units, strict=True)]).T
         return first_token_constants(vectors, sample.features.precision)
 
     def tpot(self, sample: Sample) -> Array:
@@ -165,7 +180,7 @@ def _fit_once(sample: Sample, levels: Sequence[float], first: FirstTokens | None
 
 
 def first_tokens(sample: Sample, effects: Effects) -> dict[Hashable, Array]:
-    """First-token constants by group: of each level with its own, drawn to the level above."""
+    """First-token constants by group and unit: each with its own, drawn to those above."""
     times = StepTimes.of(sample.constants(effects), sample.features)
     known = np.isfinite(sample.ttft) & (sample.ttft > 0)
     found: dict[Hashable, Array] = {}
@@ -176,6 +191,12 @@ def first_tokens(sample: Sample, effects: Effects) -> dict[Hashable, Array]:
             if here.size:
                 above = found.get(sample.keys[here[0]][ABOVE[level]]) if level else None
                 found[key] = _fit_first(times, sample, here, above, PULLS[level])
+    for unit in dict.fromkeys(sample.units):
+        here = np.array([i for i, u in enumerate(sample.units) if u == unit and known[i]],
+                        dtype=np.intp)
+        if here.size and unit not in found:
+            found[unit] = _fit_first(times, sample, here, found[sample.keys[here[0]][-1]],
+                                     UNIT_PULL)
     return found
 
 

@@ -48,6 +48,8 @@ class MeasuredPoint:
         Completed requests.
     prefix_hit : float or None
         Share of the prompt tokens found in the prefix cache.
+    compiling : bool
+        Whether the engine compiled kernels during the run: its first tokens wait for that.
     speculative : bool
         Whether a draft proposed tokens (then TPOT is not one step of the model).
     weight : float
@@ -83,6 +85,7 @@ class MeasuredPoint:
     duration_s: float | None = None
     requests: float | None = None
     prefix_hit: float | None = None
+    compiling: bool = False
     speculative: bool = False
     weight: float = 1.0
     date: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ from planner.calibration.points import MeasuredPoint
 from planner.calibration.pooled import LEVELS, levels_of
 from planner.catalog.book import Catalog
 from planner.closed_loop import CONSTANTS
-from planner.engine import EngineProfile
+from planner.engine import EngineProfile, profile_slug
 from planner.hardware import Gpu
 from planner.profile_scope import kinds_of
 
@@ -32,6 +33,11 @@ Array = NDArray[np.float64]
 UNSEEN_ERROR, FAMILY_ERROR, UNFITTED_ERROR = 0.2, 0.2, 0.3
 """Least relative TPOT errors claimed for a precision, a GPU of a measured family, and a GPU of a
 family that was not measured: predicting one GPU from another errs by 0.1-0.25."""
+ALIKE = 0.01
+"""Correlation with which points of one model, GPU, engine and precision count: they come from few
+runs and share what is peculiar to those, so n of them tell as much as n / (1 + (n - 1) ALIKE)
+others (design effect, Kish 1965, section 5.4). Chosen by cross-validation: models that a fit has
+not seen are predicted better with it, other configurations of those it has seen a little worse."""
 MIN_POINTS = 8
 """Fewer points than this of a GPU family and engine are not fitted."""
 
@@ -42,7 +48,8 @@ class EngineFit:
 
     GPUs of one family share the die (H100 and H200), so they share constants: the one with more
     bandwidth then never decodes slower. ``gpu`` stands for the family; ``step`` and ``first_token``
-    are in the orders of :mod:`planner.calibration.constants`, ``determined`` says which step
+    are in the orders of :mod:`planner.calibration.constants`, ``by_gpu`` has the first-token
+    constants of each GPU where several of the family were measured, ``determined`` says which step
     constants the data moved away from their prior.
     """
 
@@ -51,6 +58,7 @@ class EngineFit:
     points: tuple[MeasuredPoint, ...]
     step: Array
     first_token: Array
+    by_gpu: Mapping[str, Array]
     determined: NDArray[np.bool_]
     errors: Errors
 
@@ -106,7 +114,22 @@ def sample_of(points: Iterable[MeasuredPoint], catalog: Catalog) -> Sample:
     base: dict[Hashable, dict[str, EngineProfile]] = {
         key: priors(catalog, key[0], catalog.gpu(members[0].gpu or ""))
         for key, members in groups.items()}
-    return Sample.of(chosen, catalog, keys, base)
+    chosen = weighted(chosen)
+    served = {(p.engine, family_of(catalog.gpu(p.gpu or "")), p.gpu)
+              for p in chosen if math.isfinite(p.ttft_s)}
+    several = {key for key in groups if sum(unit[:2] == key for unit in served) > 1}
+    units = [(*key, p.gpu) if key in several else key
+             for key, members in groups.items() for p in members]
+    return Sample.of(chosen, catalog, keys, base, units)
+
+
+def weighted(points: Sequence[MeasuredPoint]) -> list[MeasuredPoint]:
+    """Points that count less the more there are of their kind; 1 each on average."""
+    kinds = [(p.engine, p.gpu, p.model, p.weights) for p in points]
+    alike = Counter(kinds)
+    share = np.array([1.0 / (1.0 + (alike[kind] - 1) * ALIKE) for kind in kinds])
+    return [replace(p, weight=float(p.weight * s))
+            for p, s in zip(points, share / share.mean(), strict=True)]
 
 
 def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog, with_errors: bool = True
@@ -129,10 +152,17 @@ def fit_all(points: Iterable[MeasuredPoint], catalog: Catalog, with_errors: bool
             (median(errors[0][here]), median(errors[1][here])) if errors else (0.0, 0.0)))
         fits.append(EngineFit(sample.points[here[0]].engine or "", gpu,
                               tuple(sample.points[i] for i in here), np.exp(logs),
-                              found.first_token(sample.keys[here[0]]),
+                              found.first_token(sample.keys[here[0]]), _by_gpu(sample, found, here),
                               np.abs(logs - bounds.prior) > 0.02, stated))
     unseen = left_out_family(sample, catalog) if with_errors else {}
     return PooledFit(sample, found, fits, unseen)
+
+
+def _by_gpu(sample: Sample, found: Fit, here: NDArray[np.intp]) -> dict[str, Array]:
+    """First-token constants of each GPU among some points that has its own."""
+    units = {sample.points[i].gpu or "": sample.units[i] for i in here}
+    return {gpu: found.first[unit] for gpu, unit in sorted(units.items())
+            if len(set(units.values())) > 1 and unit in found.first}
 
 
 def left_out_family(sample: Sample, catalog: Catalog) -> dict[str, float]:
@@ -155,7 +185,19 @@ def priors(catalog: Catalog, engine: str, gpu: Gpu) -> dict[str, EngineProfile]:
 
 
 def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[EngineProfile]:
-    """The fitted profiles of one engine and GPU: one per precision, and one for any other."""
+    """The fitted profiles of one engine and family: one per precision, and one for any other.
+
+    Each measured GPU has the same with first-token constants of its own.
+    """
+    own = [_rows(result, catalog, as_of, source, gpu, first)
+           for gpu, first in result.by_gpu.items()]
+    family = _rows(result, catalog, as_of, source, result.family, result.first_token)
+    return [row for made in [family, *own] for row in made]
+
+
+def _rows(result: EngineFit, catalog: Catalog, as_of: str, source: str, gpu: str,
+          first_token: Array) -> list[EngineProfile]:
+    """The profiles of a family or one of its GPUs."""
     prior = priors(catalog, result.engine, result.gpu)
     seen = set().union(*(kinds_of(catalog.llm(p.model or "")) for p in result.points))
     made = []
@@ -164,11 +206,10 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
         known = key in result.precisions and result.served
         least = 0.0 if known else UNSEEN_ERROR if result.served else UNFITTED_ERROR
         made.append(replace(
-            prior[key], slug=profile_slug(result.engine, result.family, precision),
-            gpu=result.family, precision=precision, expert_imbalance=1.0,
-            obtained="fitted" if known else "assumed",
+            prior[key], slug=profile_slug(result.engine, gpu, precision), gpu=gpu,
+            precision=precision, expert_imbalance=1.0, obtained="fitted" if known else "assumed",
             **step_fields(result.step, _constants_of(key, result.gpu)),
-            **first_token_fields(result.first_token, _constants_of(key, result.gpu)),
+            **first_token_fields(first_token, _constants_of(key, result.gpu)),
             tpot_error=round(max(result.errors.tpot_left_out, least), 4),
             ttft_error=_stated(result.errors.ttft_left_out),
             train_error=round(result.errors.tpot_train, 4), points=len(result.points),
@@ -180,11 +221,6 @@ def rows(result: EngineFit, catalog: Catalog, as_of: str, source: str) -> list[E
 def _stated(error: float) -> float | None:
     """A profile's error; None where nothing was measured."""
     return None if math.isnan(error) else round(error, 4)
-
-
-def profile_slug(engine: str, family: str, precision: str) -> str:
-    """The slug of a family's profile."""
-    return f"{engine}-{family.replace(' ', '-')}-{precision.replace('*', 'any')}"
 
 
 def _constants_of(precision: str, gpu: Gpu) -> str:
@@ -244,7 +280,7 @@ def transferred(pooled: PooledFit, catalog: Catalog, as_of: str) -> list[EngineP
 def _transferred_row(profile: EngineProfile, pooled: PooledFit, sources: Sequence[EngineFit],
                      family: str, catalog: Catalog, as_of: str) -> EngineProfile:
     keys = levels_of(profile.engine, family)
-    own = {p: catalog.engines.get(profile_slug(profile.engine, profile.gpu.replace("*", "any"), p),
+    own = {p: catalog.engines.get(profile_slug(profile.engine, profile.gpu, p),
                                   profile) for p in PRECISIONS}
     constants = np.exp(pooled.found.effects.constants(step_bounds(own), keys))
     near = profile.gpu.startswith(family)

@@ -121,8 +121,8 @@ def _offline_point(row: ThroughputRow, layout: Layout, catalog: Catalog, weight:
     gpu, llm = catalog.gpu(row.gpu), catalog.llm(row.model)
     profile = catalog.engine(row.engine, gpu, row.weights)
     deployment = Deployment(llm, gpu, row.weights, row.kv or llm.native_kv, layout, profile)
-    context = np.array([row.prompt_tokens + row.output_tokens / 2.0])
-    running = float(running_cap(deployment, context)[0])
+    running = float(running_cap(deployment, np.array([row.prompt_tokens]),
+                                np.array([row.output_tokens]))[0])
     return MeasuredPoint(
         row.prompt_tokens, row.output_tokens, math.nan,
         running / (row.output_tokens_per_s_per_gpu * layout.gpus), source=row.source,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from planner.architectures import slug_of
-from planner.engine import IDEAL, EngineProfile
+from planner.engine import IDEAL, EngineProfile, profile_slug
 from planner.errors import NotInCatalog
 from planner.hardware import Gpu
 from planner.llm import Llm
@@ -109,7 +109,7 @@ class Catalog:
         """The best profile of an engine for a GPU and weight precision, or the one of that slug.
 
         The closest match wins: this GPU before its architecture before any, this precision
-        before any.
+        before any; of several, one of a name of its own before one named as shipped.
 
         Raises
         ------
@@ -117,12 +117,12 @@ class Catalog:
         """
         if name in self.engines:
             return self.engines[name]
-        scored = [(s, p.slug, p) for p in self.engines.values()
+        scored = [(s, _own(p, gpu), p.slug, p) for p in self.engines.values()
                   if p.engine == name and (s := _match(p, gpu, precision)) is not None]
         if not scored:
             names = {p.engine: None for p in self.engines.values()}
             raise NotInCatalog(_unknown("engine", name, names), pointer)
-        return max(scored, key=lambda row: (row[0], row[1]))[2]
+        return max(scored, key=lambda row: row[:3])[3]
 
     def price(self, gpu: str, pricing: Pricing, least_gpus: int = 1) -> Price | None:
         """The price that applies, see :meth:`price_choice`."""
@@ -163,6 +163,12 @@ def _match(profile: EngineProfile, gpu: Gpu, precision: str) -> int | None:
     if gpu_score is None or precision_score is None:
         return None
     return gpu_score + precision_score
+
+
+def _own(profile: EngineProfile, gpu: Gpu) -> bool:
+    """Whether a profile of this GPU is a user's: shipped ones are named by what they are for."""
+    return profile.gpu == gpu.slug and profile.slug != profile_slug(
+        profile.engine, profile.gpu, profile.precision)
 
 
 def _price_order(price: Price) -> tuple[Decimal, str, str]:

@@ -169,8 +169,17 @@ def memory_fit(deployment: Deployment, workload: Workload, limits: Limits,
                            max_sequences=limits.max_sequences,
                            max_batched_tokens=max_batched_tokens, draft=draft)
     return memory, max_running_sequences(deployment, memory.kv_pool_bytes,
-                                         workload.running_context,
-                                         workload.running_context_variance)
+                                         *held_context(deployment, workload))
+
+
+def held_context(deployment: Deployment, workload: Workload) -> tuple[float, float]:
+    """Mean [token] and variance [token^2] of what a running sequence holds of the cache.
+
+    Its context so far, or with the whole answer where the engine reserves that on admission.
+    """
+    if deployment.profile.reserves_answers:
+        return workload.answered_context, workload.answered_context_variance
+    return workload.running_context, workload.running_context_variance
 
 
 def _columns(model: StepModel, n: Array, workload: Workload, speculative: Speculative | None,

@@ -94,6 +94,8 @@ class SimulatedPool:
     draft_tokens : int
     gpu : str
         Slug, for reports.
+    reserves : bool
+        Whether a request waits until there is room for its whole answer.
     """
 
     role: str
@@ -115,6 +117,7 @@ class SimulatedPool:
     draft_tokens: int = 0
     draft: Steps | None = None
     gpu: str = ""
+    reserves: bool = False
 
     @property
     def gpus(self) -> int:
@@ -235,7 +238,8 @@ def pool_of(deployment: Deployment, role: str, scheduler: str, replicas: int, *,
         occupancy, profile.ttft_scale, profile.request_s, profile.first_steps,
         profile.prompt_token_s,
         speculative.acceptance if speculative and verified > 1.0 else 0.0,
-        speculative.draft_tokens if speculative and verified > 1.0 else 0, drafts, d.gpu.slug)
+        speculative.draft_tokens if speculative and verified > 1.0 else 0, drafts, d.gpu.slug,
+        profile.reserves_answers and scheduler != "prefill")
 
 
 def kv_memory(deployment: Deployment, budget: MemoryBudget) -> KvMemory:

@@ -63,9 +63,10 @@ def two(pools: tuple[SimulatedPool, ...]) -> tuple[SimulatedPool, SimulatedPool]
 def grows(pool: SimulatedPool) -> bool:
     """Whether blocks are taken step by step.
 
-    Not by static batches, which reserve, nor with speculation, where a step may fill several.
+    Not by static batches and engines that reserve, nor with speculation, where a step may fill
+    several.
     """
-    return pool.scheduler != "static" and pool.draft_tokens == 0
+    return pool.scheduler != "static" and not pool.reserves and pool.draft_tokens == 0
 
 
 def state_of(fleet: SimulatedFleet, requests: RequestTable, options: SimulationOptions,

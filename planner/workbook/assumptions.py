@@ -31,7 +31,7 @@ MEANINGS = {
     "expert_mbu": "share of the memory bandwidth that reads of routed experts reach",
     "step_overhead_ms": "time lost in each step of the engine",
     "request_overhead_ms": "time the server adds to each request",
-    "memory_utilization": "share of the GPU's memory the engine may use",
+    "memory_utilization": "share of the memory the engine may use, as its own option counts it",
 }
 """Plain words for the names that the planner gives, by the part after the last dot."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from planner.calibration.constants import STEP_NAMES, step_seconds
-from planner.calibration.datasets import curve_layout, curve_speculates
+from planner.calibration.datasets import curve_compiles, curve_layout, curve_speculates, load
 from planner.calibration.fit import Sample, fit
 from planner.calibration.golden import read_golden
 from planner.calibration.pooled import LEVELS, fit_effects, levels_of
@@ -51,6 +54,60 @@ def test_runs_with_a_draft_are_told_by_release_and_date() -> None:
     assert curve_speculates(_curve(silicon_data_source=late))
     assert not curve_speculates(_curve(silicon_data_source=late.replace("2026-01", "2025-12")))
     assert not curve_speculates(_curve(backend="vllm", silicon_data_source=late))
+
+
+def test_runs_that_compile_are_told_by_engine_and_month() -> None:
+    early = "measured=2025-11-10T00:00:00.000Z; silicon_concurrency=4"
+    assert curve_compiles(_curve(backend="sglang", silicon_data_source=early))
+    assert not curve_compiles(_curve(silicon_data_source=early))
+    assert not curve_compiles(_curve(backend="sglang", silicon_data_source="measured=2026-03-25"))
+    assert not curve_compiles(_curve(backend="sglang", silicon_data_source=early,
+                                     model_path="Qwen/Qwen3-32B"))
+
+
+def test_a_run_listed_under_two_names_counts_once(tmp_path: Path) -> None:
+    """The sample lists runs of DeepSeek-R1 under V3 too."""
+    row = _curve(mode="agg", silicon_data_source="silicon_concurrency=4", silicon_ttft_ms=189.0,
+                 silicon_tpot_ms=8.05, isl=1024, osl=1024, system="b200_sxm", precision="fp4",
+                 backend_version="")
+    other = {**row, "silicon_tpot_ms": "8.15"}
+    with (tmp_path / "serving_curves.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerows([row, {**row, "model_path": "deepseek-ai/DeepSeek-V3"}, other])
+    assert sorted(p.tpot_s for p in load(tmp_path)) == pytest.approx([0.00805, 0.00815])
+
+
+def test_first_tokens_of_a_run_that_compiles_are_not_fitted() -> None:
+    late = [replace(p, ttft_s=60.0, compiling=True) for p in POINTS[:40]]
+    with_late, without = (fit(sample_of(points, BASE), LEVELS) for points in (
+        [*late, *POINTS[40:]], [*(replace(p, ttft_s=math.nan) for p in late), *POINTS[40:]]))
+    assert with_late.first.keys() == without.first.keys()
+    for key, constants in without.first.items():
+        assert with_late.first[key] == pytest.approx(constants)
+
+
+def test_gpus_of_a_family_share_steps_and_have_first_tokens_of_their_own() -> None:
+    pooled = fit_all(POINTS, BASE, with_errors=False)
+    profiles = profiles_of(pooled, BASE, "", "")
+    family, h100, h200 = (profiles[f"vllm-{name}-fp8"] for name in (
+        "hopper", "h100-sxm-80gb", "h200-sxm-141gb"))
+    assert h100.mbu == h200.mbu == family.mbu
+    assert h100.layer_s == h200.layer_s == family.layer_s
+    assert len({p.request_s for p in (family, h100, h200)}) == 3
+    catalog = replace(BASE, engines=profiles)
+    assert catalog.engine("vllm", BASE.gpu("h100-sxm-80gb"), "fp8") == h100
+    assert catalog.engine("vllm", BASE.gpu("h100-pcie-80gb"), "fp8") == family
+
+
+def test_a_profile_of_a_users_own_wins_over_the_shipped_one_of_its_gpu() -> None:
+    catalog = shipped_catalog()
+    gpu = catalog.gpu("h100-sxm-80gb")
+    shipped = catalog.engine("vllm", gpu, "fp8")
+    own = replace(shipped, slug="a-run", gpu=gpu.slug)
+    both = replace(catalog, engines={**catalog.engines, own.slug: own})
+    assert both.engine("vllm", gpu, "fp8") == own
+    assert both.engine("vllm", catalog.gpu("h200-sxm-141gb"), "fp8") != own
 
 
 def test_experts_touched_has_its_limits() -> None:
@@ -107,9 +164,9 @@ def test_a_point_counts_as_much_as_its_weight() -> None:
     sample = sample_of(POINTS[:80], BASE)
     size = len(sample.points)
     twice = sample.at(np.array([*range(size), *range(size // 2)], dtype=np.intp))
-    heavy = replace(sample, weight=np.where(np.arange(size) < size // 2, 2.0, 1.0))
+    heavy = replace(sample, weight=sample.weight * np.where(np.arange(size) < size // 2, 2.0, 1.0))
     wrong = replace(twice, tpot=np.where(np.arange(len(twice.points)) < size, twice.tpot, 9.0),
-                    weight=np.where(np.arange(len(twice.points)) < size, 1.0, 0.0))
+                    weight=twice.weight * (np.arange(len(twice.points)) < size))
 
     def found(of: Sample) -> np.ndarray:
         effects = fit_effects(of.features, of.tpot, of.prior, of.bounds, of.keys, LEVELS,

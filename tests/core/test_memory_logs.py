@@ -119,6 +119,41 @@ def test_memory_lines_sum_to_the_usable_memory():
         assert parts == pytest.approx(m.usable_bytes, rel=1e-12)
 
 
+def test_sglang_counts_weights_and_cache_of_what_is_free():
+    """Qwen3-235B FP8 on four H100 at ``mem-fraction-static`` 0.93: 367,404 tokens, K and V 8.23 GiB
+    each (vLLM issue 21348)."""
+    d = Deployment(catalog().llm("qwen3-235b-a22b"), gpu(), "fp8", "bf16", Layout(tensor=4),
+                   catalog().engine("sglang", gpu(), "fp8"))
+    m = memory_budget(d, utilization=0.93)
+    assert m.kv_tokens == pytest.approx(367_404, rel=0.02)
+    assert m.kv_pool_bytes / GIB == pytest.approx(16.46, rel=0.02)
+
+
+@pytest.mark.parametrize(("engine", "tensor"), [
+    (engine, tensor) for engine in ("vllm", "sglang", "tensorrt-llm") for tensor in (1, 2)])
+def test_share_of_the_memory_as_each_engine_counts_it(engine, tensor):
+    """vLLM: of the whole; SGLang: weights and cache of what is free; TensorRT-LLM: of the rest."""
+    d = Deployment(catalog().llm("llama-3.1-70b"), gpu(), "fp8", "fp8", Layout(tensor=tensor),
+                   catalog().engine(engine, gpu(), "fp8"))
+    m = memory_budget(d, utilization=0.9)
+    free = m.physical_bytes - m.runtime_bytes
+    pool = {"vllm": 0.9 * m.physical_bytes - m.weights_bytes - m.beside_bytes,
+            "sglang": 0.9 * free - m.weights_bytes,
+            "tensorrt-llm": 0.9 * (m.physical_bytes - m.weights_bytes - m.beside_bytes)}[engine]
+    assert m.kv_pool_bytes == pytest.approx(pool, rel=1e-12)
+    assert m.usable_bytes == pytest.approx(m.weights_bytes + m.beside_bytes + pool, rel=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_what_does_not_fit_is_short_of_the_memory_there_is(engine):
+    """405B on one H100: nothing is usable beyond the GPU, and the pool says all that is missing."""
+    d = Deployment(catalog().llm("llama-3.1-405b"), gpu(), "fp8", "fp8", Layout(),
+                   catalog().engine(engine, gpu(), "fp8"))
+    m = memory_budget(d)
+    assert m.usable_bytes <= m.physical_bytes
+    assert m.kv_pool_bytes <= m.physical_bytes - m.weights_bytes - m.beside_bytes
+
+
 def main() -> None:
     print(f"{'row':34s} {'weights':>15s} {'activation':>13s} {'runtime':>11s} {'pool GiB':>15s} "
           f"{'pool':>7s} {'tokens':>8s}")

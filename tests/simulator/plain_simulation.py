@@ -181,6 +181,8 @@ class Plain:
         memory = self.fleet.pools[q].memory
         if self.fleet.pools[q].scheduler == "static":
             tokens += job.output
+        elif self.fleet.pools[q].reserves:
+            tokens = min(tokens, job.prompt + 1.0) + job.output
         total = float(math.ceil(memory.state_bytes))
         for window, size in zip(memory.windows, memory.bytes_per_token, strict=True):
             blocks = math.ceil(min(tokens, float(window)) / memory.block_tokens)

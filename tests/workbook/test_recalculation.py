@@ -337,6 +337,9 @@ LONG = 'A "quoted" name, 🚀 and =1+1 ' + "x" * 171
 ODD: dict[str, Callable[[], PlanParts]] = {
     "one pool": lambda: parts(name=LONG[:200], setups=["colocated", "chunked"]),
     "two pools": lambda: parts(setups=["disaggregated"]),
+    "whole answers": lambda: parts(setups=["colocated"], engine="tensorrt-llm"),
+    "two pools, whole answers": lambda: parts(setups=["disaggregated"], engine="tensorrt-llm"),
+    "shares of weights and cache": lambda: parts(setups=["colocated"], engine="sglang"),
     "two pools, lists": lambda: parts(setups=["disaggregated"], workload={
         "requests_per_second": 10, "prompt_tokens": [
             {"tokens": 200, "share": 0.5}, {"tokens": 1800, "share": 0.5}], "output_tokens": [

@@ -46,6 +46,7 @@ class OptionSheet:
         self.demand, self.pools = demand, pools
         self.prompt: LengthRows
         self.output: LengthRows
+        self.reserved: tuple[X, X] | None = None
 
     def write(self) -> OptionCells:
         """Fill the sheet below what is on it."""
@@ -60,6 +61,12 @@ class OptionSheet:
         own = most(self.prompt.second - square(self.prompt.mean), 0.0)
         more = most(self.output.third / (3.0 * self.output.mean) - square(growth), 0.0)
         spread = b.line("Spread of the context", sqrt(own + more), "tokens", "", "one")
+        if any(p.deployment.profile.reserves_answers for p in self.pools):
+            answer = b.line("Whole answer of a running sequence", 2.0 * growth, "tokens",
+                            "E[o²] / E[o]", "one")
+            over = most(self.output.third / self.output.mean - square(answer), 0.0)
+            self.reserved = self.prompt.mean + answer, b.line(
+                "Spread of what it reserves", sqrt(own + over), "tokens", "", "one")
         if self.setup == "disaggregated":
             return TwoPools(self, context, spread).write()
         return self._one(context, spread)
@@ -91,7 +98,8 @@ class OptionSheet:
         """Write the lines of a pool's engine step."""
         step = StepSheet(self.board, pool.deployment, pool.hardware, pool.budget,
                          f"{pool.role}_{self.rank}")
-        step.write(context, spread)
+        held = self.reserved if pool.deployment.profile.reserves_answers else None
+        step.write(context, held or (context, spread))
         return step
 
     def occupancy(self, pool: PoolPlan) -> float:

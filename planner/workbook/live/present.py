@@ -43,8 +43,7 @@ def figures(plan: Plan, fleets: dict[int, FleetCells], ranks: dict[int, Any]) ->
                                    if (e := shown(found, value)) is not None}
         for pool in found.option.pools:
             if pool.step is not None:
-                gpu, engine = pool.step.hardware.gpu, pool.step.hardware.engine
-                usable = gpu["memory_gib"] * engine["memory_utilization"]
+                gpu, usable = pool.step.hardware.gpu, pool.step.usable_gib
                 plan.live[ranks[place], pool.plan.role] = {
                     "physical_gib": gpu["memory_gib"], "usable_gib": usable,
                     "kv_pool_gib": pool.step.pool_gib, "headroom": pool.step.pool_gib / usable,

@@ -107,11 +107,16 @@ class StepSheet:
     mean_bytes: X = field(default_factory=lambda: x(0.0))
     memory_cap: X = field(default_factory=lambda: x(0.0))
     pool_gib: X = field(default_factory=lambda: x(0.0))
+    usable_gib: X = field(default_factory=lambda: x(0.0))
 
     # -- lines ----------------------------------------------------------------------------------
 
-    def write(self, context: X, deviation: X) -> None:
-        """Write the lines of weights, cache, memory and collectives."""
+    def write(self, context: X, held: tuple[X, X]) -> None:
+        """Write the lines of weights, cache, memory and collectives.
+
+        ``held``: mean and spread [token] of what a running sequence holds of the cache
+        (``setups.base.held_context``).
+        """
         self.context = context
         model = StepModel.of(self.deployment)
         self.board.heading("Seconds of one engine step, per term",
@@ -121,7 +126,7 @@ class StepSheet:
         self._weights(model)
         self._streams()
         self._links()
-        self._memory(deviation)
+        self._memory(*held)
 
     def _power(self) -> None:
         cap, gpu = self.deployment.power_cap_w, self.hardware.gpu
@@ -268,29 +273,50 @@ class StepSheet:
         return (taken if per.text == "0" else per + taken,
                 started if once.text == "0" else once + started)
 
-    def _memory(self, deviation: X) -> None:
-        """The pool and the most sequences that it holds (``memory.max_running_sequences``)."""
-        board, d, gpu = self.board, self.deployment, self.hardware.gpu
-        budget = self.budget
-        board.heading("Memory of the fullest GPU")
-        usable = board.line("Usable by the engine", gpu["memory_gib"]
-                            * self.hardware.engine["memory_utilization"], "GiB", "", "two")
-        taken = board.line(
-            "Weights, activations, runtime, graphs",
-            (budget.weights_bytes + budget.activation_bytes + budget.runtime_bytes
-             + budget.graph_bytes) / 2**30, "GiB", "from the model, the layout and the profile",
-            "two", "engine")
-        self.pool_gib = board.line("KV pool", usable - taken, "GiB", "", "two",
-                                   name=f"kv_pool_gib_{self.tag}")
-        mean = board.line("Cache of one running sequence", self.mean_bytes / 2**30, "GiB",
-                          "at the mean context", "six")
-        edge = x(d.llm.state_bytes_per_sequence / d.layout.tensor)
+    def _usable(self, taken: X) -> tuple[X, str]:
+        """What the engine fills [GiB] (``memory.usable_bytes``), and how its share counts."""
+        share = self.hardware.engine["memory_utilization"]
+        physical = self.hardware.gpu["memory_gib"]
+        scope = self.deployment.profile.memory_scope
+        if scope == "static":
+            free = physical - self.budget.runtime_bytes / 2**30
+            return (free * share + self.budget.beside_bytes / 2**30,
+                    "the share is of weights and cache; the rest lives beside them")
+        if scope == "free":
+            left = physical - taken
+            return (taken + most(left, 0.0) * share + least(left, 0.0),
+                    "the share is of what all else leaves")
+        return physical * share, ""
+
+    def _bytes_at(self, context: X) -> X:
+        """Cache and state [B] of a sequence at a context (``memory.sequence_bytes_per_gpu``)."""
+        d = self.deployment
+        size = x(d.llm.state_bytes_per_sequence / d.layout.tensor)
         for own, count, stream in _merged(d):
             if own:
                 share = heads_per_rank(stream.heads, d.layout.tensor) / stream.heads
-                size = stream.values_per_entry * stream.value_bytes(d.kv) * share
-                edge = edge + kept_entries(stream, self.context + deviation) * (count * size)
-        wide = edge * (stage_share(d.llm.layers, d.layout.pipeline) / 2**30)
+                entry = stream.values_per_entry * stream.value_bytes(d.kv) * share
+                size = size + kept_entries(stream, context) * (count * entry)
+        return size * stage_share(d.llm.layers, d.layout.pipeline)
+
+    def _memory(self, context: X, deviation: X) -> None:
+        """The pool and the most sequences that it holds (``memory.max_running_sequences``)."""
+        board, d, budget = self.board, self.deployment, self.budget
+        board.heading("Memory of the fullest GPU")
+        taken = board.line(
+            "Weights, activations, runtime, graphs", (budget.weights_bytes + budget.beside_bytes)
+            / 2**30, "GiB", "from the model, the layout and the profile", "two", "engine")
+        usable, note = self._usable(taken)
+        self.usable_gib = board.line("Usable by the engine", usable, "GiB", note, "two",
+                                     name=f"usable_gib_{self.tag}")
+        self.pool_gib = board.line("KV pool", self.usable_gib - taken, "GiB", "", "two",
+                                   name=f"kv_pool_gib_{self.tag}")
+        whole_answers = d.profile.reserves_answers
+        each = self._bytes_at(context) if whole_answers else self.mean_bytes
+        mean = board.line("Cache of one running sequence", each / 2**30, "GiB",
+                          "with its whole answer" if whole_answers else "at the mean context",
+                          "six")
+        wide = self._bytes_at(context + deviation) / 2**30
         swing = board.line("Its spread × 2.326", 2.326 * most(wide - mean, 0.0), "GiB",
                            "the cache fits in 99 % of the time", "six")
         held = most(self.pool_gib, 0.0)
