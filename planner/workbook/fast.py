@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -40,6 +41,48 @@ def valued(cell: Any) -> Any:
     return CellFormulaTuple("", None, float(cell.rpartition("</v>")[0].rpartition("<v>")[2]))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Area:
+    """One formula in the cells of an area, as filling does in Excel.
+
+    Attributes
+    ----------
+    row, column : int
+        Of the first cell, from 0.
+    text : str
+        Formula of the first cell, without ``=``.
+    style : int
+        Index of the cell format.
+    values : ndarray, shape (columns, rows)
+        What the cells hold.
+    """
+
+    row: int
+    column: int
+    text: str
+    style: int
+    values: Any
+
+    @property
+    def rows(self) -> range:
+        """Its rows, from 0."""
+        return range(self.row, self.row + self.values.shape[1])
+
+    def xml(self, number: int) -> list[str]:
+        """Its cells as XML, one text a row; ``number`` is that of the shared formula."""
+        names = [letters(self.column + i) for i in range(self.values.shape[0])]
+        again = f'{{r}}" s="{self.style}"><f t="shared" si="{number}"/><v>%.14g</v></c>'
+        line = "".join(f'<c r="{name}{again}' for name in names)
+        ref = f"{names[0]}{self.row + 1}:{names[-1]}{self.rows.stop}"
+        formula = escaped(self.text).replace("%", "%%")
+        head = f'<f t="shared" ref="{ref}" si="{number}">{formula}</f>'
+        plain = f'<f t="shared" si="{number}"/>'
+        lines = [line.replace("{r}", str(row + 1)) for row in self.rows]
+        lines[0] = lines[0].replace(plain, head, 1)
+        filled = "\n".join(lines) % tuple(self.values.T.ravel().tolist())
+        return filled.split("\n")
+
+
 class FormulaSheet(Worksheet):  # type: ignore[misc]
     """A worksheet that writes thousands of formulas fast.
 
@@ -49,8 +92,11 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     """
 
     table: dict[int, dict[int, Any]]
-    areas = -1
-    """Number of the last formula of an area."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.areas: dict[tuple[int, int], Area] = {}
+        """By row and column of the first cell."""
 
     def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
         return formula.removeprefix("=")
@@ -64,29 +110,20 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
             f'<v>{value:.14g}</v></c>')
 
-    def add_area(self, row: int, column: int, text: str, form: Any, values: list[list[float]]
-                 ) -> None:
-        """Put one formula in the cells of an area, as filling does in Excel: the first holds the
-        text of all.
+    def add_area(self, row: int, column: int, text: str, form: Any, values: Any) -> None:
+        """Put one formula in the cells of an area, in place of an earlier area at its first cell.
 
         Parameters
         ----------
         text : str
             Of the first cell.
-        values : list of list of float
-            What the cells hold, one list a column, each from ``row`` on.
+        values : ndarray, shape (columns, rows)
         """
-        table, last = self.table, row + len(values[0])
-        self.areas += 1
-        area = f"{letters(column)}{row + 1}:{letters(column + len(values) - 1)}{last}"
-        head = f'<f t="shared" ref="{area}" si="{self.areas}">{escaped(text)}</f><v>'
-        again = f'<f t="shared" si="{self.areas}"></f><v>'
-        style = f'" s="{form._get_xf_index()}">'
-        for place, cells in enumerate(values, start=column):
-            start = f'<c r="{letters(place)}'
-            for at, value in enumerate(cells, start=row):
-                table[at][place] = f"{start}{at + 1}{style}{head}{value:.14g}</v></c>"
-                head = again
+        self.areas[row, column] = Area(row, column, text, form._get_xf_index(), values)
+
+    def drop_area(self, row: int, column: int) -> None:
+        """Leave out the area that begins at a cell."""
+        self.areas.pop((row, column), None)
 
     def reach(self, row: int, column: int) -> None:
         """Tell the worksheet that a cell is in use."""
@@ -95,12 +132,19 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     def _get_range_data(self, row_start: int, col_start: int, row_end: int, col_end: int) -> Any:
         """The values of a range, for the caches of charts."""
         table = self.table
-        self.table = {row: {column: valued(cell) for column, cell in cells.items()
-                            if col_start <= column <= col_end}
-                      for row in range(row_start, row_end + 1) if (cells := table.get(row))}
-        found = super()._get_range_data(row_start, col_start, row_end, col_end)
+        found = {row: {column: valued(cell) for column, cell in table.get(row, {}).items()
+                       if col_start <= column <= col_end}
+                 for row in range(row_start, row_end + 1)}
+        for area in self.areas.values():
+            for place, values in enumerate(area.values.tolist(), start=area.column):
+                if col_start <= place <= col_end:
+                    for row, value in zip(area.rows, values, strict=True):
+                        if row in found:
+                            found[row][place] = CellFormulaTuple("", None, value)
+        self.table = {row: cells for row, cells in found.items() if cells}
+        data = super()._get_range_data(row_start, col_start, row_end, col_end)
         self.table = table
-        return found
+        return data
 
     def _calculate_spans(self) -> None:
         """Leave out the spans of rows, which no program needs."""
@@ -108,6 +152,9 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
 
     def _write_rows(self) -> None:
         """Every row that has cells or a height."""
+        for number, area in enumerate(self.areas.values()):
+            for row, cells in zip(area.rows, area.xml(number), strict=True):
+                self.table[row][area.column] = cells
         for row in sorted({*(r for r, cells in self.table.items() if cells), *self.row_info}):
             cells = self.table.get(row)
             if not cells:

@@ -64,7 +64,7 @@ LEAST_WEIGHT = 1e-300
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """One column: its rate, and the cells that later rows and columns use."""
+    """One column, or several alike: its rate, and the cells that later rows and columns use."""
 
     column: int
     rate: X
@@ -93,6 +93,11 @@ class Asked:
     offset: X = field(default_factory=lambda: x(0.0))
     latency: X = field(default_factory=lambda: x(0.0))
 
+    @property
+    def rates(self) -> int:
+        """How many rates it asks at once, one a column."""
+        return len(self.rate.value) if np.ndim(self.rate.value) == 2 else 1
+
 
 class Scalars:
     """Cells of one column, one under the other; a label is written when it first occurs."""
@@ -119,6 +124,8 @@ class Rows:
     def __init__(self, tables: Tables, top: int, far: int = FAR, several: int = 1) -> None:
         self.board, self.top, self.far, self.several = tables.board, top, far, several
         self.known: dict[str, int] = {}
+        self.taken: dict[int, int] = {}
+        """Columns that are written at once, by the first of them."""
 
     def column(self, place: int) -> int:
         """First column of a rate, counted from 1."""
@@ -126,12 +133,17 @@ class Rows:
 
     def board_put(self, label: str, column: int, e: X) -> X:
         """Write one cell, or all of a rate where the formula is that of several columns."""
+        row, count = self.row(label), self.taken.get(column, 1)
+        if count > 1 or np.ndim(e.value) == 2:
+            return self.board.across(row, column, e, max(count, self.several), "general")
+        return self.board.put(row, column, e, "general")
+
+    def row(self, label: str) -> int:
+        """The row of a label, written when it first occurs."""
         if label not in self.known:
             self.known[label] = self.top + len(self.known)
             self.board.page.write(self.known[label], self.far, label, "short")
-        if np.ndim(e.value) == 2:
-            return self.board.across(self.known[label], column, e, self.several, "general")
-        return self.board.put(self.known[label], column, e, "general")
+        return self.known[label]
 
 
 def single(put: Callable[[str, X], X], suffix: str) -> Write:
@@ -145,7 +157,7 @@ def pick_each(column: Column | X, place: Column) -> X:
     """Rows of a range by the places in a column, row by row."""
     source = column if isinstance(column, X) else column.all
     index = place.value.astype(int) - 1
-    return X(f"INDEX({source.text},{place.each.text})", np.asarray(source.value)[index])
+    return X(f"INDEX({source.text},{place.each.text})", np.asarray(source.value)[..., index])
 
 
 def share_within_both(share: X, left: X, both_: tuple[X, X, X], alone: tuple[X, X, X] | None
@@ -265,7 +277,12 @@ class Chain:
     # -- one rate -------------------------------------------------------------------------------
 
     def ask(self, column: int, rate: X, cv2: X, limit: X | None = None) -> Asked:
-        """Everything about one rate; under a given batch limit, or the largest that will do."""
+        """Everything about one rate; under a given batch limit, or the largest that will do.
+
+        Where the value of the rate is that of several, all of them in as many columns.
+        """
+        if np.ndim(rate.value) == 2:
+            self.rows.taken[column] = len(rate.value)
         put = Scalars(self.rows, column)
         one = Asked(column, put("Requests per second [1/s]", rate), put("Arrival CV²", cv2))
         c = one.cells
@@ -308,7 +325,7 @@ class Chain:
         gain = t.width.value * np.log(np.maximum(safe, 1e-300)) / c["peak"].value
         letter = xl_col_to_name(one.column)
         e = X(f"N({letter}{{p}})+IF({inside.text},{t.width.each.text}*LN({util.text})"
-              f"/{c['peak'].text},0)", np.cumsum(gain))
+              f"/{c['peak'].text},0)", np.cumsum(gain, axis=-1))
         made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value), "general")
         c["logs"], c["before"] = made.all, made.shifted
 
@@ -366,7 +383,7 @@ class Chain:
             c["own"] = put("Variance of a prefill [s²]", most(m["s2"] - square(m["s1"]), 0.0))
             c["cost"] = put("Prefill over the time left to decodes [s]", m["s1"] / c["slow"])
             c["until"] = put("Wait with the prefill [s]", c["behind"] + m["s1"])
-        one.write = Beside(t.board, t.n, one.column, self.titled)
+        one.write = Beside(t.board, t.n, one.column, self.titled, rates=one.rates)
         one.pace = self._pace(one, one.write, "sizes")
         one.law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), self._gaps("own"))
         if sizing:
@@ -375,7 +392,7 @@ class Chain:
     def _good(self, one: Asked, write: Beside, pace: Pace, own: Law) -> None:
         """Columns of the shares within the target of TPOT, over batch sizes and batch limits."""
         t, limit = self.tables, self.targets.tpot
-        beside = Beside(t.board, t.cap, one.column, self.titled)
+        beside = Beside(t.board, t.cap, one.column, self.titled, rates=one.rates)
         last = self._pace(one, beside, "limits")
         found = []
         for tag, text in (("own", ""), ("reference", ", reference answers")):
@@ -498,7 +515,7 @@ class Chain:
         t, caps = self.tables, self.tables.cap.each
         states = self.weights(one, reference) * t.n.all / self.tpot(one) * (good - level)
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{states.at(3)})",
-                   self.below @ np.nan_to_num(states.value))
+                   np.nan_to_num(states.value) @ self.below.T)
         return inside + weight * caps / mine * ratio / (1.0 - ratio) * (last - level)
 
     def _most_sequences(self) -> X:
@@ -511,7 +528,7 @@ class Chain:
         """Whether at most 1 % wait for a place, for each limit."""
         t, c = self.tables, one.cells
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{self.weights(one).at(3)})",
-                   self.below @ self.weights(one).value)
+                   self.weights(one).value @ self.below.T)
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= ADMISSION_SHARE), 0.0)
@@ -694,7 +711,7 @@ class Chain:
                                             weight.binds) * t.n.each / tpot
         each = each + (t.end.each.is_(c["cap"])) * c["last"]
         letter = xl_col_to_name(one.column + SIDE)
-        e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value))
+        e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value, axis=-1))
         return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value), "general")
 
     def _stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
@@ -838,9 +855,8 @@ def by_row(text: str, chain: Chain, cells: dict[str, X]) -> str:
         pairs.append((chain.middles.all.text, chain.middles.each.text))
     for name in ("logs", "before"):
         if name in cells:
-            first = cells[name].text.replace("$", "").split(":")[0]
-            letter = first.rstrip("0123456789")
-            pairs.append((cells[name].text, f"${letter}{{{'r' if name == 'logs' else 'p'}}}"))
+            letter = cells[name].text.split(":")[0].rpartition("$")[0]
+            pairs.append((cells[name].text, f"{letter}{{{'r' if name == 'logs' else 'p'}}}"))
     for whole_, one in sorted(pairs, key=lambda p: -len(p[0])):
         text = text.replace(whole_, one)
     return text
