@@ -9,10 +9,14 @@ import numpy as np
 
 from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS
 
-EXPLORED = 4
-"""Most rounds in which rates are spread over what is open; 14 of them shrink it 15 times."""
-FEW = 3
-"""Steps that are guessed rather than explored."""
+WIDTH = STEPS + 2
+"""Rates that are asked at once to learn more."""
+MOST = 8 * WIDTH
+"""Rates after which no more are asked but those of the search."""
+BELOW = 2
+"""Of these, how many just below the hint: it is the lower end of a range."""
+FAR = (0.2, 0.7, 0.93, 1.08, 1.3)
+"""Of these, how far from the hint the others are."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +25,7 @@ class Guess:
 
     A search halves a range of rates by trial and then asks two numbers of replicas
     (``live.sizing``). Each rate follows from whether the one before it holds. Guessed rates up to
-    the first wrong guess are right, so every round settles at least one more.
+    the first wrong guess are right, so every round of them settles at least one more.
 
     Attributes
     ----------
@@ -39,35 +43,49 @@ class Guess:
     wanted: float
     hint: float = 0.0
     known: dict[float, bool] = field(default_factory=dict)
-    explored: int = 0
     exploring: bool = False
 
     def rates(self) -> list[float]:
-        """The rates to ask next, always as many: those of the search, or some that tell more."""
+        """The rates to ask next: those of the search, or some that tell more."""
         low, high = self._open()
-        hint = self.hint if low < self.hint < high else math.sqrt(low * high)
-        ends = [self._path(rate)[0] for rate in (low, math.nextafter(high, 0.0))]
-        apart = sum(a != b for a, b in zip(*ends, strict=True))
-        self.exploring = (apart > FEW and self.explored < EXPLORED
-                          and not (self.hint and not self.known))
-        if self.exploring:
-            self.explored += 1
-            return [float(r) for r in np.geomspace(low, high, STEPS + 4)[1:-1]]
-        return self._path(hint)[0]
+        wide = math.log2(high / low) > WIDTH * self._cell(low)
+        inside = [] if wide else [r for r in self._ends(low, 0, WIDTH + 2) if low < r < high]
+        if wide and low < self.hint < high:
+            inside = [*self._ends(self.hint, -BELOW, WIDTH - len(FAR)),
+                      *(r for f in FAR if (r := f * self.hint) < high)]
+        elif wide:
+            inside = np.geomspace(low, high, WIDTH + 2)[1:-1].tolist()
+        self.exploring = len(inside) > 1 and len(self.known) < MOST
+        return inside if self.exploring else self._path(self._middle())[0]
 
     def borne_out(self, rates: list[float], holds: list[bool]) -> bool:
         """Learn which rates hold; whether they were those of the search."""
         self.known.update(zip(rates, holds, strict=True))
-        return not self.exploring and self._path(self.hint)[0] == rates
+        return not self.exploring and self._path(self._middle())[0] == rates
 
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lower and upper end of the range after each try."""
-        return self._path(self.hint)[1:]
+        return self._path(self._middle())[1:]
+
+    def _cell(self, rate: float) -> float:
+        """[octave] to which the search comes down about a rate."""
+        below = rate < self.ceiling / 2.0**FIRST_OCTAVES
+        return (OCTAVES - FIRST_OCTAVES if below else FIRST_OCTAVES) / 2.0 ** (STEPS - 1)
+
+    def _ends(self, rate: float, first: int, count: int) -> list[float]:
+        """Rates that the search may try last, from the one below a rate on, moved by ``first``."""
+        cell, below = self._cell(rate), math.log2(self.ceiling / rate)
+        start = math.ceil(below / cell) - first
+        return [self.ceiling / 2.0 ** (cell * (start - i)) for i in range(count) if start >= i]
+
+    def _middle(self) -> float:
+        """A rate in the middle of what is open."""
+        return math.sqrt(math.prod(self._open()))
 
     def _open(self) -> tuple[float, float]:
         """Rates between which the highest that holds lies."""
         high = min((r for r, held in self.known.items() if not held), default=self.ceiling)
-        start = min(self.ceiling / 2.0**OCTAVES, high / 2.0)
+        start = min(self.ceiling / 2.0**OCTAVES, high)
         return max((r for r, held in self.known.items() if held and r < high), default=start), high
 
     def _holds(self, rate: float, hint: float) -> bool:
