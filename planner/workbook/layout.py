@@ -53,7 +53,7 @@ def number(value: Any) -> float | int | None:
     >>> number(2.5), number(float("nan")), number(None), number(True)
     (2.5, None, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):  # noqa: UP038 - 3x faster
         return None
     return value if math.isfinite(value) else None
 
@@ -143,7 +143,7 @@ class Page:
 
     Parameters
     ----------
-    sheet : xlsxwriter worksheet
+    sheet : FormulaSheet
     styles : Styles
     """
 
@@ -161,23 +161,25 @@ class Page:
             self.formula(row, column, f"={value.text}",
                          cached.item() if hasattr(cached, "item") else cached, *style)
             return
+        if value.__class__ is str and value:
+            self._text(row, column, clean(value), style)
+            return
         found = number(value)
         if found is not None:
             if "figure" in style and found != int(found):
                 style = tuple("fraction" if s == "figure" else s for s in style)
-            self.sheet.write_number(row, column, found, self.styles.get(*style))
+            self.sheet.put_number(row, column, found, self.styles.get(*style))
         elif value is None or isinstance(value, float) or value == "":
-            self.sheet.write_blank(row, column, None, self.styles.get(*style))
+            self.sheet.put_blank(row, column, self.styles.get(*style))
         elif isinstance(value, bool):
-            self.sheet.write_string(row, column, "yes" if value else "no",
-                                    self.styles.get(*style))
+            self.sheet.put_text(row, column, "yes" if value else "no", self.styles.get(*style))
         else:
             self._text(row, column, clean(value), style)
 
     def _text(self, row: int, column: int, text: str, style: tuple[str, ...]) -> None:
         if text.startswith(("=", "+", "-", "@")):
             style = (*style, "quoted")
-        self.sheet.write_string(row, column, text, self.styles.get(*style))
+        self.sheet.put_text(row, column, text, self.styles.get(*style))
 
     def merge(self, row: int, first: int, last: int, value: Any, *style: str) -> None:
         """Write one value over the columns ``first`` to ``last`` of a row."""
@@ -187,7 +189,8 @@ class Page:
 
     def formula(self, row: int, column: int, text: str, value: Any, *style: str) -> None:
         """Write a formula with its value, for readers that do not calculate."""
-        self.sheet.write_formula(row, column, text, self.styles.get(*style), value)
+        self.sheet.reach(row, column)
+        self.sheet.add_formula(row, column, text.removeprefix("="), self.styles.get(*style), value)
 
     def mark(self, properties: Mapping[str, Any]) -> Any:
         """A format for conditional formatting, of which only what is given applies."""
@@ -255,6 +258,15 @@ def print_bands(page: Page, widths: Sequence[float], repeated: int) -> None:
     """
     if width_points(widths) * LEAST_SCALE <= PAGE_POINTS:
         return
+    starts, scale = _bands(tuple(widths), repeated)
+    page.sheet.set_print_scale(scale)
+    page.sheet.set_v_pagebreaks(list(starts))
+    page.sheet.repeat_columns(0, repeated - 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _bands(widths: tuple[float, ...], repeated: int) -> tuple[tuple[int, ...], int]:
+    """Columns that begin a new page, the pages alike in width, and their scale [%]."""
     room = PAGE_POINTS / LEAST_SCALE
     fewest = len(_breaks(widths, repeated, room))
     share = next(s / 100 for s in range(40, 101) if len(
@@ -262,9 +274,7 @@ def print_bands(page: Page, widths: Sequence[float], repeated: int) -> None:
     starts = _breaks(widths, repeated, room * share)
     widest = max(_band_points(widths, repeated, first, after) for first, after in zip(
         [0, *starts], [*starts, len(widths)], strict=True))
-    page.sheet.set_print_scale(min(100, int(98.0 * PAGE_POINTS / widest)))
-    page.sheet.set_v_pagebreaks(starts)
-    page.sheet.repeat_columns(0, repeated - 1)
+    return tuple(starts), min(100, int(98.0 * PAGE_POINTS / widest))
 
 
 def _breaks(widths: Sequence[float], repeated: int, room: float) -> list[int]:
