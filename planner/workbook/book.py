@@ -24,10 +24,12 @@ from planner.workbook.live import checks, fleet, forecast, inputs
 from planner.workbook.live.board import Board
 from planner.workbook.live.build import SHEET, Builder
 from planner.workbook.live.present import figures
+from planner.workbook.packing import collector_paused
 from planner.workbook.plan import Plan
 from planner.workbook.styles import Styles
 
 
+@collector_paused()
 def write_plan(document: Mapping[str, Any], points: Mapping[str, Any],
                snapshot: Mapping[str, Any]) -> bytes:
     """A stored plan as an Excel workbook.

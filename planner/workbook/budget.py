@@ -20,6 +20,7 @@ from planner.workbook import (
 from planner.workbook.budget_grid import Live, live
 from planner.workbook.fast import FastBook, settings
 from planner.workbook.layout import clean
+from planner.workbook.packing import collector_paused
 
 SHEETS = (
     budget_views.SUMMARY, budget_inputs.INPUTS, budget_inputs.PRICES, budget_inputs.WORKLOADS,
@@ -43,6 +44,7 @@ COLOURS = {budget_views.SUMMARY: "#1F3864", budget_inputs.INPUTS: "#0000FF",
            budget_checks.CHECKS: "#9C0006"}
 
 
+@collector_paused()
 def write_budget(document: Mapping[str, Any], model: BudgetModel) -> bytes:
     """A budget as an Excel workbook that recalculates.
 

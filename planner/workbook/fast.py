@@ -9,8 +9,6 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from xlsxwriter import Workbook
-from xlsxwriter.packager import Packager
-from xlsxwriter.sharedstrings import SharedStrings
 from xlsxwriter.utility import xl_col_to_name
 from xlsxwriter.worksheet import (
     CellBlankTuple,
@@ -20,6 +18,7 @@ from xlsxwriter.worksheet import (
     Worksheet,
 )
 
+from planner.workbook.packing import FastPackager, escaped
 from planner.workbook.styles import FONT, FONT_SIZE
 
 LEVEL = 1
@@ -28,13 +27,6 @@ LEVEL = 1
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of the parts of an xlsx file."""
 letters = functools.lru_cache(maxsize=None)(xl_col_to_name)
-
-
-def escaped(text: str) -> str:
-    """A formula as text of an XML element."""
-    if "&" in text or "<" in text or ">" in text:
-        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text
 
 
 def valued(cell: Any) -> Any:
@@ -81,16 +73,15 @@ class Area:
     def xml(self, number: int) -> list[str]:
         """Its cells as XML, one text a row; ``number`` is that of the shared formula."""
         names = [letters(self.column + i) for i in range(self.values.shape[0])]
-        again = f'{{r}}" s="{self.style}"><f t="shared" si="{number}"/><v>%.14g</v></c>'
-        line = "".join(f'<c r="{name}{again}' for name in names)
+        style = f'" s="{self.style}"><f t="shared"'
+        again = f'{style} si="{number}"/><v>%.14g</v></c>'
         ref = f"{names[0]}{self.row + 1}:{names[-1]}{self.rows.stop}"
-        formula = escaped(self.text).replace("%", "%%")
-        head = f'<f t="shared" ref="{ref}" si="{number}">{formula}</f>'
-        plain = f'<f t="shared" si="{number}"/>'
-        lines = [line.replace("{r}", str(row + 1)) for row in self.rows]
-        lines[0] = lines[0].replace(plain, head, 1)
-        filled = "\n".join(lines) % tuple(self.values.T.ravel().tolist())
-        return filled.split("\n")
+        text = escaped(self.text).replace("%", "%%")
+        head = f'{style} ref="{ref}" si="{number}">{text}</f><v>%.14g</v></c>'
+        pieces = [f'<c r="{names[0]}', *(f'{again}<c r="{name}' for name in names[1:]), again]
+        lines = [str(row).join(pieces) for row in range(self.row + 1, self.rows.stop + 1)]
+        lines[0] = lines[0].replace(again, head, 1)
+        return ("\n".join(lines) % tuple(self.values.T.ravel().tolist())).split("\n")
 
 
 class FormulaSheet(Worksheet):  # type: ignore[misc]
@@ -192,13 +183,14 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
                 self.fh.write(f'<row r="{row + 1}">')
             else:
                 self._write_row(row, None, info)
+            write = self.fh.write
             for column in sorted(cells):
                 cell = cells[column]
                 if cell.__class__ is str:
-                    self.fh.write(cell)
+                    write(cell)
                 else:
                     self._write_cell(row, column, cell)
-            self.fh.write("</row>")
+            write("</row>")
 
     def _write_cell(self, row: int, col: int, cell: Any) -> None:
         """A formula with a number, a number, a text or a blank; else as XlsxWriter does."""
@@ -218,27 +210,6 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             self.fh.write(f"{head}/>")
         else:
             super()._write_cell(row, col, cell)
-
-
-class FastStrings(SharedStrings):  # type: ignore[misc]
-    """The table of texts, which takes the plain ones as they are."""
-
-    def _write_si(self, string: str) -> None:
-        if "_x" in string or string.startswith("<r>") or string != string.strip():
-            super()._write_si(string)
-        else:
-            self.fh.write(f"<si><t>{escaped(string)}</t></si>")
-
-
-class FastPackager(Packager):  # type: ignore[misc]
-    """The parts of a workbook."""
-
-    def _write_shared_strings_file(self) -> None:
-        texts = FastStrings()
-        texts.string_table = self.workbook.str_table
-        if texts.string_table.count:
-            texts._set_xml_writer(self._filename("xl/sharedStrings.xml"))
-            texts._assemble_xml_file()
 
 
 class FastBook(Workbook):  # type: ignore[misc]

@@ -44,28 +44,36 @@ class X:
 
     def __add__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(SUM)}+{o.at(SUM)}", self.value + o.value, SUM)
+        a = self.text if self.binds >= SUM else f"({self.text})"
+        b = o.text if o.binds >= SUM else f"({o.text})"
+        return X(f"{a}+{b}", self.value + o.value, SUM)
 
     def __radd__(self, other: Any) -> X:
         return x(other) + self
 
     def __sub__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(SUM)}-{o.at(SUM + 1)}", self.value - o.value, SUM)
+        a = self.text if self.binds >= SUM else f"({self.text})"
+        b = o.text if o.binds > SUM else f"({o.text})"
+        return X(f"{a}-{b}", self.value - o.value, SUM)
 
     def __rsub__(self, other: Any) -> X:
         return x(other) - self
 
     def __mul__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(PRODUCT)}*{o.at(PRODUCT)}", self.value * o.value, PRODUCT)
+        a = self.text if self.binds >= PRODUCT else f"({self.text})"
+        b = o.text if o.binds >= PRODUCT else f"({o.text})"
+        return X(f"{a}*{b}", self.value * o.value, PRODUCT)
 
     def __rmul__(self, other: Any) -> X:
         return x(other) * self
 
     def __truediv__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(PRODUCT)}/{o.at(PRODUCT + 1)}", _divided(self.value, o.value), PRODUCT)
+        a = self.text if self.binds >= PRODUCT else f"({self.text})"
+        b = o.text if o.binds > PRODUCT else f"({o.text})"
+        return X(f"{a}/{b}", _divided(self.value, o.value), PRODUCT)
 
     def __rtruediv__(self, other: Any) -> X:
         return x(other) / self
