@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,18 +26,26 @@ from planner.setups.chunked import Chunked
 from planner.setups.colocated import Colocated
 from planner.setups.disaggregated import DecodePool, Pair, PrefillPool
 from planner.setups.static import Static
-from planner.sizing import IDLE_RATE_PER_S, Check, Pool, Resources, Sized
+from planner.sizing import IDLE_RATE_PER_S, Check, Pool, Resources, Serving, Sized
 from planner.workload import Workload
 
 Array = NDArray[np.float64]
+Slack = Callable[[float, float, int], float | None]
+"""From a rate [1/s], an arrival CV^2 and a batch limit to what the targets leave, as in
+:meth:`planner.setups.continuous.Continuous.slack`."""
 PRECISION = 2e-6
 """Relative width at which the search for a rate ends."""
 ROUGH = 2e-4
 """The same for members and mixes of a shared fleet, which enter as ratios."""
+MANY_WIDTHS = 1024
+"""Widths of a gap beyond which it is worth asking what the targets leave: halving takes more."""
+MOST_SECANTS = 8
+"""Most steps towards the rate at which the targets leave nothing."""
 STEP = 1.04
 """First step out from a guess."""
 KNOWN_STEP = 1.0051
-"""The same from a capacity that sizing has found (:func:`planner.sizing.capacity_rps`)."""
+"""How far above a capacity that sizing has found (:func:`planner.sizing.capacity_rps`) a rate does
+not hold."""
 SAMPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192,
            256, 512, 1024, 2048, 4096, 8192)
 """Replicas at which a curve that is not straight is evaluated."""
@@ -106,13 +114,14 @@ class Capacity:
 
 
 def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
-                 precision: float = PRECISION, step: float = STEP) -> float:
+                 precision: float = PRECISION, slack: Slack | None = None) -> float:
     """Highest rate [1/s] of one replica that holds; 0 when none does.
 
-    Steps out from a guess, then halves the gap.
+    Steps out from a guess, then narrows the gap.
     """
     if ceiling_rps <= 0.0:
         return 0.0
+    step = STEP
     low, high = IDLE_RATE_PER_S, ceiling_rps
     rate = min(guess_rps, ceiling_rps * (1.0 - PRECISION))
     if check(rate, cv2).ok:
@@ -131,10 +140,54 @@ def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
                 low = high / step
                 break
             high, step = high / step, step**2
+    return _narrowed(check, cv2, low, high, precision, slack)
+
+
+def _narrowed(check: Check, cv2: float, low: float, high: float, precision: float,
+              slack: Slack | None) -> float:
+    """Highest rate [1/s] that holds, between one that does and one that does not.
+
+    Where the targets' slack is 0 at the batch limit of the lower rate, the two rates beside it are
+    asked first; the gap that is left is halved.
+    """
+    if slack is not None and low > IDLE_RATE_PER_S and high - low > MANY_WIDTHS * precision * high:
+        cap = check(low, cv2).cap
+        guess = _root(lambda rate: slack(rate, cv2, cap), low, high, precision / 8.0)
+        for rate in () if guess is None else (guess * (1.0 - precision / 2.5),
+                                              guess * (1.0 + precision / 2.5)):
+            if low < rate < high:
+                low, high = (rate, high) if check(rate, cv2).ok else (low, rate)
     while high - low > precision * high:
         middle = (low + high) / 2.0
         low, high = (middle, high) if check(middle, cv2).ok else (low, middle)
     return low if low > IDLE_RATE_PER_S else 0.0
+
+
+def _root(slack: Callable[[float], float | None], low: float, high: float, width: float
+          ) -> float | None:
+    """About where a slack is 0 between two rates [1/s], to a relative width; None where it is not.
+
+    The rule of false position; the end that stays counts half (Illinois: Dowell and Jarratt, BIT
+    11, 1971).
+    """
+    above, below = slack(low), slack(high)
+    if above is None or below is None or above <= 0.0 or below >= 0.0:
+        return None
+    rate, side = low, 0
+    for _ in range(MOST_SECANTS):
+        before, rate = rate, low + (high - low) * above / (above - below)
+        if abs(rate - before) <= width * rate or high - low <= width * high:
+            break
+        here = slack(rate)
+        if here is None:
+            return None
+        if here > 0.0:
+            low, above, below = rate, here, below / 2.0 if side > 0 else below
+            side = 1
+        else:
+            high, below, above = rate, here, above / 2.0 if side < 0 else above
+            side = -1
+    return rate
 
 
 def samples(arrival_cv: float, most: int) -> tuple[int, ...]:
@@ -178,29 +231,43 @@ class FixedLayout:
             pool = self.option.pools[0]
             source = _serving(pool, tables[0])
             found = self._curve(source.check, source.ceiling_rps(), pool, workload,
-                                counts[0] if counts else None, most, guess)
+                                counts[0] if counts else None, most, guess,
+                                None if isinstance(source, Static) else source.slack)
             return None if found is None else (found,)
         return self._pair(tables, workload, counts, most, guess)
 
     def _table(self, pool: Pool, workload: Workload) -> Table:
+        """The table of a pool for a workload: that of its sizing where the lengths are the same."""
+        if workload.lengths_key == pool.table.workload.lengths_key:
+            return replace(pool.table, workload=workload)
         limits, request = self.request.limits, self.request
         return build_table(pool.deployment, workload, limits, request.speculative,
                            self.resources.draft)
 
     def _curve(self, check: Check, ceiling_rps: float, pool: Pool, workload: Workload,
-               count: int | None, most: int, guess: float) -> Capacity | None:
+               count: int | None, most: int, guess: float, slack: Slack | None = None
+               ) -> Capacity | None:
+        """The curve of a pool at some replicas, or at one number of them.
+
+        A single pool with Poisson arrivals and the lengths of its sizing has the capacity that it
+        found, to 0.5 %.
+        """
+        sized = (len(self.option.pools) == 1 and bool(pool.capacity_rps)
+                 and workload.arrival_cv == 1.0
+                 and workload.lengths_key == pool.table.workload.lengths_key)
         utilization = self.request.limits.target_utilization
         known = pool.capacity_rps or pool.rate_per_s / utilization / pool.replicas
         rate = known * guess
         precision = PRECISION if count is None else ROUGH
         counts = samples(workload.arrival_cv, most) if count is None else (count,)
-        step = KNOWN_STEP if pool.capacity_rps and guess == 1.0 else STEP
         rates: list[float] = []
         for k in counts:
-            rate = highest_rate(check, split_arrival_cv2(workload.arrival_cv, k), ceiling_rps,
-                                rate, precision, step)
+            cv2 = split_arrival_cv2(workload.arrival_cv, k)
+            rate = (_narrowed(check, cv2, known, min(known * KNOWN_STEP, ceiling_rps), precision,
+                              slack) if sized else
+                    highest_rate(check, cv2, ceiling_rps, rate, precision, slack))
             rates.append(rate * k * utilization)
-            rate, step = rate or known * guess, STEP
+            rate = rate or known * guess
         if not any(rates):
             return None
         return Capacity(tuple(counts), tuple(np.maximum.accumulate(rates).tolist()))
@@ -224,7 +291,10 @@ class FixedLayout:
         return None if fed is None else (fed, carried)
 
 
-def _serving(pool: Pool, table: Table) -> Static | Colocated | Chunked:
+def _serving(pool: Pool, table: Table) -> Serving:
+    """The setup of a pool on a table: that of its sizing where the table is the same."""
+    if table.prefill_s is pool.table.prefill_s and isinstance(pool.source, Serving):
+        return pool.source
     if isinstance(pool.source, Chunked):
         assert pool.token_budget is not None
         return Chunked(table, pool.token_budget)

@@ -270,6 +270,26 @@ class Continuous(ABC):
         wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[index])
         return wait, admission_wait(probability[index], given[index]), latency
 
+    def slack(self, rate_per_s: float, cv2: float, cap: int) -> float | None:
+        """By how much the shares within the targets of TTFT and TPOT exceed what they must reach
+        under a batch limit: the least; it falls with the rate and is 0 at the highest that holds.
+
+        None where another target or the room for sequences decides.
+        """
+        chain = self.chain(rate_per_s, cv2)
+        if self.slow or chain is None or cap > len(chain.n) or chain.ratio[cap - 1] >= 1.0:
+            return None
+        least = math.inf
+        if target := self.targets["tpot"]:
+            for one in self._sizing_chains(chain, rate_per_s, cv2):
+                share = one.at_cap(cap, target.limit_s).token_share
+                least = min(least, share - _level(target))
+        if target := self.targets["ttft"]:
+            waits = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
+            share = share_within_both(target.limit_s, *waits, self.table.prompt_weights)[0]
+            least = min(least, float(share) - _level(target))
+        return least if math.isfinite(least) else None
+
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""
         chain = self.chain(rate_per_s, cv2)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from planner import __version__
+from planner.collector import collector_paused
 from planner.workbook import (
     about,
     advice,
@@ -24,7 +25,6 @@ from planner.workbook.live import checks, fleet, forecast, inputs
 from planner.workbook.live.board import Board
 from planner.workbook.live.build import SHEET, Builder
 from planner.workbook.live.present import figures
-from planner.workbook.packing import collector_paused
 from planner.workbook.plan import Plan
 from planner.workbook.styles import Styles
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner import __version__
 from planner.budget.model import BudgetModel
+from planner.collector import collector_paused
 from planner.workbook import (
     budget_about,
     budget_checks,
@@ -20,7 +21,6 @@ from planner.workbook import (
 from planner.workbook.budget_grid import Live, live
 from planner.workbook.fast import FastBook, settings
 from planner.workbook.layout import clean
-from planner.workbook.packing import collector_paused
 
 SHEETS = (
     budget_views.SUMMARY, budget_inputs.INPUTS, budget_inputs.PRICES, budget_inputs.WORKLOADS,

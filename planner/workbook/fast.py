@@ -172,8 +172,8 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     def _write_rows(self) -> None:
         """Every row that has cells or a height."""
         for number, area in enumerate(self.areas.values()):
-            for row, cells in zip(area.rows, area.xml(number), strict=True):
-                self.table[row][area.column] = cells
+            for row, texts in zip(area.rows, area.xml(number), strict=True):
+                self.table[row][area.column] = texts
         for row in sorted({*(r for r, cells in self.table.items() if cells), *self.row_info}):
             cells, info = self.table.get(row), self.row_info.get(row)
             if not cells:

@@ -1,10 +1,7 @@
-"""Parts of an xlsx file in memory, and what their writing should not be slowed by."""
+"""Parts of an xlsx file in memory."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
@@ -17,19 +14,6 @@ def escaped(text: str) -> str:
     if "&" in text or "<" in text or ">" in text:
         return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Leave out the search for cycles of garbage: a workbook makes 100,000 objects and no cycle
-    of note, among which the search takes an eighth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class Pieces(StringIO):
