@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
 
 def split_arrival_cv2(arrival_cv: float, replicas: int) -> float:
     """Squared CV of arrivals at one of ``replicas`` when requests are dealt at random.
@@ -18,6 +25,61 @@ def peakedness(arrival_cv2: float) -> float:
     Poisson are taken as Poisson.
     """
     return max(1.0, 1.0 + (arrival_cv2 - 1.0) / 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Influx:
+    """How requests come to decode on a replica where prompts are prefilled beside.
+
+    Prompts stop the decodes, so that in the time left to these requests come at
+    ``lambda / (1 - u)``, and in clusters: of those that come while a prompt runs the prompts run
+    next. In a long stretch of that time their number N obeys ``N = A + lambda sum(S)``, A the
+    arrivals of as much time without prompts, so the index of dispersion is
+    ``I = (ca^2 + lambda^2 Var S) / (1 - u)^2``. Without a limit the running sequences then have
+    ``z = 1 + (I - 1) E[min(o, o')] / E[o]`` times their mean as variance (Eckberg 1983, for any
+    holding time). Data-parallel ranks wander each alone: that many times more of the whole.
+
+    Past the limit a replica starts as many prompts as answers end, so it is one server that a
+    request keeps for ``S + o D(n) / n``.
+
+    Attributes
+    ----------
+    peak : float or ndarray, shape (N,)
+        z over the running sequences.
+    full_peak : float
+        Peakedness of the arrivals themselves, which wait past the limit.
+    load : float or ndarray, shape (N,)
+        u, share of time that prompts take from the decodes.
+    ranks : int
+        Data-parallel ranks, each with a limit of its own.
+    """
+
+    peak: Array | float = 1.0
+    full_peak: float = 1.0
+    load: Array | float = 0.0
+    ranks: int = 1
+
+    @classmethod
+    def of(cls, arrival_cv2: float) -> Influx:
+        """Where no prompts are prefilled."""
+        peak = peakedness(arrival_cv2)
+        return cls(peak, peak)
+
+    @classmethod
+    def beside(cls, arrival_cv2: float, load: Array | float, swing: Array | float,
+               overlap: float, ranks: int = 1) -> Influx:
+        """Where prompts are prefilled beside.
+
+        Parameters
+        ----------
+        load, swing : float or ndarray, shape (N,)
+            u, and ``lambda^2 Var S``.
+        overlap : float
+            ``E[min(o, o')] / E[o]``, see :attr:`planner.workload.Lengths.overlap`.
+        """
+        own = max(1.0 + (arrival_cv2 - 1.0) / ranks, 1.0)
+        dispersion = (own + swing) / np.square(1.0 - load)
+        return cls(ranks * (1.0 + overlap * (dispersion - 1.0)), peakedness(own), load, ranks)
 
 
 def burst_ahead(arrival_cv2: float) -> float:

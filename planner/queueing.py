@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc
 
-from planner.arrivals import burst_ahead, peakedness
+from planner.arrivals import Influx, burst_ahead
 from planner.percentiles import reaching
 from planner.stalls import Added, TokenTimes
 from planner.workload import Gaps, constant
@@ -32,6 +32,7 @@ NOTICEABLE = 1e-6
 """Probability of a wait below which it changes nothing."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
+POISSON = Influx()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,12 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0) -
                 np.where(stable, square, np.inf))
 
 
+def compound(count: Array, each: Moments) -> Wait:
+    """The sum of a Poisson number of independent times, of mean ``count``, as a wait."""
+    mean = count * each.first
+    return Wait(-np.expm1(-count), mean, count * each.second + mean**2)
+
+
 def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
     """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
     return np.asarray(wait.cdf(limit_s - latency_s) @ weights)
@@ -282,8 +289,8 @@ class Chain:
     Decoding ``n`` sequences at once is processor sharing with a state-dependent rate, so
     pi(n) is proportional to the product over k <= n of ``load tpot(k) / k`` with
     ``load = rate x output tokens``; past the cap the queue for admission goes on geometrically.
-    Bursty arrivals widen it: the log weights are divided by the peakedness, which multiplies the
-    variance of a bell-shaped law by it (Hayward's idea, Fredericks 1980).
+    Uneven arrivals widen it: the log of each factor is divided by the peakedness, which multiplies
+    the variance of a bell-shaped law by it (Hayward's idea, Fredericks 1980); see :class:`Influx`.
 
     Attributes
     ----------
@@ -295,8 +302,10 @@ class Chain:
         ln of the product up to n.
     load : float
         [token/s] that must be generated.
-    output_tokens : float
-        [token] per request.
+    influx : Influx
+        How requests come.
+    served_s : ndarray, shape (N,)
+        [s] from one answer's end to the next while requests wait past a cap of n.
     added : Added or None
         What prompts add to the time of an answer; None where none are prefilled.
     gaps : Gaps
@@ -305,8 +314,6 @@ class Chain:
         The products, scaled so that none overflows.
     empty : float
         Weight of the empty system on the same scale.
-    utilization : ndarray, shape (N,)
-        Load over the throughput of a state, ``load tpot(n) / n``.
     ratio : ndarray, shape (N,)
         Ratio of the geometric tail past a cap of n.
     known : dict
@@ -316,39 +323,38 @@ class Chain:
     n: Array
     tpot_s: Array
     load: float
-    output_tokens: float
+    influx: Influx
+    served_s: Array
     added: Added | None
     gaps: Gaps
     weight: Array
     empty: float
-    utilization: Array
     ratio: Array
     known: dict[object, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array,
-           arrival_cv2: float = 1.0, added: Added | None = None,
-           gaps: Gaps | None = None) -> Chain:
+    def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array, influx: Influx = POISSON,
+           added: Added | None = None, gaps: Gaps | None = None) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
 
         Parameters
         ----------
+        influx : Influx, optional
+            How requests come; one by one at random where not given.
         added : Added, optional
         gaps : Gaps, optional
             Of the answers; that of their mean where not given.
         """
         n = np.arange(1.0, len(tpot_s) + 1.0)
         load = max(rate_per_s * output_tokens, 1e-300)
-        peak = peakedness(arrival_cv2)
         utilization = load * tpot_s / n
-        logs = np.log(utilization).cumsum()
-        if peak != 1.0:
-            logs /= peak
+        logs = (np.log(utilization) / influx.peak).cumsum()
         top = max(float(logs.max()), 0.0)
-        ratio = utilization if peak == 1.0 else utilization ** (1.0 / peak)
-        return cls(n, tpot_s, load, output_tokens, added,
+        full = influx.load + (1.0 - influx.load) * utilization
+        ratio = full if influx.full_peak == 1.0 else full ** (1.0 / influx.full_peak)
+        return cls(n, tpot_s, load, influx, full * (influx.ranks * output_tokens / load), added,
                    gaps or constant(output_tokens).gaps, np.exp(logs - top), math.exp(-top),
-                   utilization, ratio)
+                   ratio)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""
@@ -369,14 +375,14 @@ class Chain:
         """For every cap: probability of waiting for admission, and its mean wait [s] given that.
 
         Past the cap M the chain goes on with ratio r; an arrival waits when it finds M or more
-        running: pi(M) / (1 - r). It then waits a geometric number of departures,
-        ``o tpot(M) / M / (1 - r)`` on average. Where r >= 1 they are 1 and infinite.
+        running: pi(M) / (1 - r). It then waits a geometric number of departures, ``1 / (1 - r)``
+        on average. Where r >= 1 they are 1 and infinite.
         """
         stable = self.ratio < 1.0
         gap = np.where(stable, 1.0 - self.ratio, 1.0)
         total = self.empty + self._reached() + self.weight * self.ratio / gap
         probability = self.weight / gap / np.maximum(total, 1e-300)
-        mean = self.output_tokens * self.tpot_s / self.n / gap
+        mean = self.served_s / gap
         return np.where(stable, probability, 1.0), np.where(stable, mean, np.inf)
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
@@ -424,7 +430,7 @@ class Chain:
         waiting = float(weight[last]) * ratio / (1.0 - ratio)
         total = max(self.empty + float(weight.sum()) + waiting, 1e-300)
         running = (float(weight @ self.n[:cap]) + waiting * cap) / total
-        each_s = self.output_tokens * float(self.tpot_s[last]) / cap / (1.0 - ratio)
+        each_s = float(self.served_s[last]) / (1.0 - ratio)
         return AtCap(share, running, float(weight[last]) / (1.0 - ratio) / total * each_s)
 
     def mean_running_by_cap(self) -> Array:

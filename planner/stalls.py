@@ -57,6 +57,11 @@ class Stalls:
     behind: float
     most_s: Array | float = math.inf
 
+    @property
+    def swing(self) -> Array | float:
+        """``(r)^2 Var S``: see :class:`planner.arrivals.Influx`."""
+        return self.rate_per_s**2 * (self.square_s2 - np.square(self.mean_s))
+
     def added(self, step_s: Array) -> Added:
         """What they add to answers whose tokens take ``step_s`` [s], shape (N,), else."""
         left = 1.0 - self.load

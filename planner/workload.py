@@ -91,6 +91,12 @@ class Lengths:
         return self.moment(2)
 
     @cached_property
+    def overlap(self) -> float:
+        """E[min(X, X')] / E[X]: 1 for a constant, 1/2 for an exponential law."""
+        pairs = self.weights * (2.0 - 2.0 * self._reached + self.weights)
+        return float(self.tokens @ pairs) / self.mean
+
+    @cached_property
     def _reached(self) -> NDArray[np.float64]:
         """Cumulated weights."""
         return np.cumsum(self.weights)

@@ -60,6 +60,7 @@ class Columns:
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Columns]:
         """Columns of several budgets [token] from one evaluation of the steps."""
         longest = max(prompt_of_token(table), 1.0)
+        coming = _coming(table) * table.workload.new_prompt.mean
         caps, at, spaces, chunks = [], [], [], []
         for budget in token_budgets:
             room = (budget - MIN_CHUNK_TOKENS) / table.tokens_per_decode
@@ -67,7 +68,7 @@ class Columns:
             at.append(caps[-1].astype(np.intp) - 1 if caps[-1].size else np.zeros(1, np.intp))
             n = table.n[: at[-1][-1] + 1]
             spaces.append(np.maximum(budget - n * table.tokens_per_decode, 1.0))
-            chunks.append(np.minimum(spaces[-1], longest))
+            chunks.append(np.minimum(spaces[-1], longest + coming * n))
         steps = np.split(_mixed_s(table, table.n[np.concatenate(at)], np.concatenate(
             [chunk[places] for chunk, places in zip(chunks, at, strict=True)])),
             np.cumsum([places.size for places in at])[:-1])
@@ -234,10 +235,17 @@ def _further_s(table: Table) -> Array:
     return depth_slope_s(table) * tokens * deeper
 
 
+def _coming(table: Table) -> float:
+    """Prompts that come in a step for each sequence that decodes, where as many come as go."""
+    return float(table.step_s[0] / table.decode_s[0]) / table.workload.output.mean
+
+
 def _mixed_s(table: Table, decodes: Array, chunk: Array) -> Array:
     """Step of ``decodes`` sequences with a chunk [token] beside them [s]."""
+    longest = prompt_of_token(table)
     return table.model.seconds(StepBatch(
         decodes=decodes, context=table.workload.running_context,
-        tokens_per_decode=table.tokens_per_decode, prefill_tokens=chunk, prefill_sequences=1.0,
-        cached=cached_of_token(table) + np.maximum(prompt_of_token(table) - chunk, 0.0) / 2.0,
+        tokens_per_decode=table.tokens_per_decode, prefill_tokens=chunk,
+        prefill_sequences=np.maximum(chunk / longest, 1.0),
+        cached=cached_of_token(table) + np.maximum(longest - chunk, 0.0) / 2.0,
         logits=0.0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrivals import burst_behind
-from planner.queueing import Moments, Wait
+from planner.queueing import Moments, Wait, compound
 from planner.setups.base import Table
 from planner.setups.continuous import RESIDUAL, Array, Continuous, mean_wait_s
 from planner.stalls import Stalls
@@ -37,10 +37,22 @@ class Colocated(Continuous):
 
     def prefill(self, rate_per_s: float, cv2: float, running: Array) -> tuple[Wait, Array]:
         """M/G/1 over prompts; the prompt first waits for the step that runs."""
-        table = self.table
+        table, stages = self.table, self.table.deployment.layout.pipeline
         step = np.interp(running, table.n, table.step_s)
-        wait = table.wait(rate_per_s, self.service, cv2, table.deployment.layout.pipeline - 1.0)
-        return wait.repeated(len(running)), table.first_token_s[None, :] + RESIDUAL * step[:, None]
+        wait = table.wait(rate_per_s, self.service, cv2, stages - 1.0).repeated(len(running))
+        if stages > 1:
+            wait = wait + self._together(rate_per_s, step)
+        return wait, table.first_token_s[None, :] + RESIDUAL * step[:, None]
+
+    def _together(self, rate_per_s: float, step_s: Array) -> Wait:
+        """What prompts that come in the same decode step [s] add to a pass of several stages.
+
+        They run in one pass, Poisson in number, and each takes the time of all stages from the
+        others, of which :meth:`planner.setups.base.Table.wait` counts one.
+        """
+        ranks = self.table.deployment.layout.data
+        others = rate_per_s / ranks * max(1.0 - self._load(rate_per_s), 0.0) * step_s
+        return compound(others, self.service.scaled(1.0 - self.table.occupancy * ranks))
 
     def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Prefills per decode step: lambda D / (1 - lambda S)."""

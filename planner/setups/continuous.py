@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrivals import burst_ahead
+from planner.arrivals import Influx, burst_ahead
 from planner.percentiles import CLOSE, some_value
 from planner.queueing import (
     PERCENTILES,
@@ -103,10 +103,12 @@ class Continuous(ABC):
         if tpot is None:
             return None
         output, stalls = self.workload.output, self.stalls(rate_per_s, cv2, len(tpot))
-        return Chain.of(rate_per_s, output.mean, tpot, cv2,
+        influx = Influx.beside(cv2, stalls.load, stalls.swing, output.overlap,
+                               self.table.deployment.layout.data)
+        return Chain.of(rate_per_s, output.mean, tpot, influx,
                         stalls.added(tpot * (1.0 - stalls.load)), output.gaps)
 
-    def _sizing_chains(self, chain: Chain, rate_per_s: float, cv2: float) -> list[Chain]:
+    def _sizing_chains(self, chain: Chain, rate_per_s: float) -> list[Chain]:
         """The chains that must all hold a target on TPOT.
 
         Prompts stall a short answer more than a long one, so a target on TPOT would get easier
@@ -116,8 +118,8 @@ class Continuous(ABC):
         workload = self.workload
         if workload.output.mean <= REFERENCE_TOKENS:
             return [replace(chain, gaps=workload.reference_gaps, known={})]
-        return [chain, Chain.of(rate_per_s, REFERENCE_TOKENS, chain.tpot_s, cv2, chain.added,
-                                workload.reference_gaps)]
+        return [chain, Chain.of(rate_per_s, REFERENCE_TOKENS, chain.tpot_s, chain.influx,
+                                chain.added, workload.reference_gaps)]
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -132,7 +134,7 @@ class Continuous(ABC):
         if not caps.size:
             return Verdict(False, 0, "throughput")
         target = self.targets["tpot"]
-        sizing = self._sizing_chains(chain, rate_per_s, cv2) if target else []
+        sizing = self._sizing_chains(chain, rate_per_s) if target else []
         if self._surely_holds(chain, sizing, rate_per_s, cv2, int(caps[-1])):
             return Verdict(True, int(caps[-1]))
         index = caps - 1
@@ -281,7 +283,7 @@ class Continuous(ABC):
             return None
         least = math.inf
         if target := self.targets["tpot"]:
-            for one in self._sizing_chains(chain, rate_per_s, cv2):
+            for one in self._sizing_chains(chain, rate_per_s):
                 share = one.at_cap(cap, target.limit_s).token_share
                 least = min(least, share - _level(target))
         if target := self.targets["ttft"]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
 from planner.kv_cache import sequence_cache_bytes
 from planner.queueing import (
@@ -92,7 +93,7 @@ class DecodePool:
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
         """The running sequences at an arrival rate."""
-        return Chain.of(rate_per_s, self.workload.output.mean, self.token_s, cv2)
+        return Chain.of(rate_per_s, self.workload.output.mean, self.token_s, Influx.of(cv2))
 
     def first_step_s(self, chain: Chain, cap: int) -> float:
         """Rest of the running step plus the first step [s] at the mean batch."""

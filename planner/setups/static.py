@@ -36,13 +36,13 @@ from planner.workload import Slo
 
 QUEUE = 6
 """Longest queue that is told apart, in batches."""
+SMALL, FEW = 10, 48
+"""Batch limit up to which each length of the queue is told apart, and how many requests more: the
+queue of small batches grows longer in batches."""
 MANY = 30.0
 """Arrivals in a cycle from which their number is taken as normal."""
-TURNS = np.arange(QUEUE + 1.0)
-"""Whole cycles that a request may have to wait for."""
-SPREAD = np.sqrt(3.0) * np.array([-1.0, 0.0, 1.0])
-SPREAD_SHARES = np.array([1.0, 4.0, 1.0]) / 6.0
-"""Three points with the moments of a normal law (Gauss-Hermite)."""
+LEAST_SKEW = 0.02
+"""Skewness below which a sum of prefills counts as normal."""
 LEAK = 1e-9
 """Chance of a fresh start, so that the chain is the one that an idle rank begins."""
 
@@ -182,7 +182,9 @@ class Static:
         output = self.workload.output
         below = np.minimum(np.cumsum(output.weights), 1.0)[None, :] ** b[:, None]
         lengths = self.prefill_s[places, None] + output.tokens * self.decode_s[places, None]
-        return Cycles(self.prefill_s[places], np.sqrt(b * float(weights @ own**2)),
+        swing = float(weights @ own**2)
+        skew = float(weights @ own**3) / max(swing, 1e-100) ** 1.5 / np.sqrt(b)
+        return Cycles(self.prefill_s[places], np.sqrt(b * swing), skew,
                       self.decode_s[places], lengths, np.diff(below, prepend=0.0, axis=1),
                       table.first_token_s, weights,
                       float((table.first_token_s - table.prefill_s) @ weights))
@@ -194,8 +196,8 @@ class Cycles:
 
     Attributes
     ----------
-    prefill_s, spread_s : ndarray, shape (N,)
-        [s] mean and standard deviation of the prefill of a batch.
+    prefill_s, spread_s, skew : ndarray, shape (N,)
+        [s] mean and standard deviation of the prefill of a batch, and its skewness.
     step_s : ndarray, shape (N,)
         [s] a token.
     lengths_s, shares : ndarray, shape (N, a)
@@ -208,6 +210,7 @@ class Cycles:
 
     prefill_s: Array
     spread_s: Array
+    skew: Array
     step_s: Array
     lengths_s: Array
     shares: Array
@@ -217,8 +220,10 @@ class Cycles:
 
     def points(self, place: NDArray[np.intp]) -> tuple[Array, Array]:
         """Cycles [s] of some batches as points, and their shares, each of shape (places, c)."""
-        cycle = self.lengths_s[place, :, None] + self.spread_s[place, None, None] * SPREAD
-        shares = self.shares[place, :, None] * SPREAD_SHARES
+        nodes, node_shares = three_points(self.skew[place])
+        cycle = (self.lengths_s[place, :, None]
+                 + self.spread_s[place, None, None] * nodes[:, None, :])
+        shares = self.shares[place, :, None] * node_shares[:, None, :]
         return (np.maximum(cycle, 0.0).reshape(len(place), -1), shares.reshape(len(place), -1))
 
     @cached_property
@@ -247,8 +252,8 @@ class Batches:
         Chance of each number of whole cycles to wait for besides.
     turn_s : float
         [s] of a full cycle.
-    first_s : ndarray, shape (G, 3)
-        [s] of the request's own batch to its first token: low, middle and high.
+    first_s, first_shares : ndarray, shape (G, 3)
+        [s] of the request's own batch to its first token: low, middle and high, and their shares.
     alone_s, weights : ndarray, shape (k,)
         [s] first token on an idle rank, and shares of the prompts.
     batches : ndarray, shape (G,)
@@ -269,6 +274,7 @@ class Batches:
     turns: Array
     turn_s: float
     first_s: Array
+    first_shares: Array
     alone_s: Array
     weights: Array
     batches: Array
@@ -308,17 +314,20 @@ class Batches:
         own = np.maximum(third / (3.0 * mean) - elapsed**2, 0.0)
         ahead = left + rate_per_s * elapsed + burst
         spread = np.sqrt(max(cv2, 1.0) * rate_per_s * elapsed + rate_per_s**2 * own + 1e-9)
-        below = ndtr((cap * (TURNS + 1.0) - 0.5 - ahead[:, None]) / spread[:, None])
+        turns = np.arange(1.0, ends[-1] / cap + 2.0)
+        below = ndtr((cap * turns - 0.5 - ahead[:, None]) / spread[:, None])
         below[:, -1] = 1.0
         crowd = np.clip(1.0 + left + rate_per_s * second / mean + burst, 1.0, cap) - 1.0
         every = np.arange(float(len(cycles.prefill_s)))
-        first, wide = (np.interp(crowd, every, x) for x in (cycles.prefill_s, cycles.spread_s))
-        first = np.maximum(first[:, None] + wide[:, None] * SPREAD, 0.0)
+        first, wide, skew = (np.interp(crowd, every, x) for x in (
+            cycles.prefill_s, cycles.spread_s, cycles.skew))
+        nodes, node_shares = three_points(skew)
+        first = np.maximum(first[:, None] + wide[:, None] * nodes, 0.0)
         served = share * batch
         full = float(cycles.lengths_s[cap - 1] @ cycles.shares[cap - 1])
         return cls(float(share[0] / requests), share * come / requests, *cycles.points(place), mean,
                    np.diff(below, prepend=0.0, axis=1), full,
-                   first + cycles.beside_s, cycles.alone_s, cycles.weights,
+                   first + cycles.beside_s, node_shares, cycles.alone_s, cycles.weights,
                    served / served.sum(), cycles.step_s[place],
                    np.minimum(np.concatenate([[1.0], ends]), float(cap)), cycles.step_s[:cap],
                    float(share @ batch))
@@ -328,7 +337,9 @@ class Batches:
         """Mean time to first token [s]."""
         second = (self.cycle_shares * self.cycle_s**2).sum(axis=1)
         rest = second / (2.0 * self.whole_s)
-        wait = rest + self.turn_s * (self.turns @ TURNS) + self.first_s @ SPREAD_SHARES
+        wait = rest + self.turn_s * (
+            self.turns @ np.arange(float(self.turns.shape[1]))) + (
+            self.first_s * self.first_shares).sum(axis=1)
         return float(self.idle * (self.alone_s @ self.weights) + self.met @ wait)
 
     def ttft_within(self, limits_s: Array) -> Array:
@@ -341,8 +352,8 @@ class Batches:
                        - self.first_s[state], 0.0)
         rest = np.einsum("lsfc,sc->lsf", np.minimum(t[..., None], self.cycle_s[state][:, None, :]),
                          self.cycle_shares[state])
-        busy = (rest @ SPREAD_SHARES) @ (self.met[state] * self.turns[state, turn]
-                                         / self.whole_s[state])
+        busy = (rest * self.first_shares[state]).sum(axis=2) @ (
+            self.met[state] * self.turns[state, turn] / self.whole_s[state])
         alone = (self.alone_s <= limits_s[:, None]) @ self.weights
         return np.asarray(busy + self.idle * alone)
 
@@ -373,6 +384,29 @@ class Batches:
         return [float(x) for x in self.steps_s[place]]
 
 
+def three_points(skew: Array) -> tuple[Array, Array]:
+    """Gauss points of gammas of mean 0, variance 1 and given skewnesses, and their shares.
+
+    Roots of the Laguerre polynomial L_3^(k-1) of a gamma of shape ``k = 4 / skew^2``, by cosines:
+    they share its first five moments. Those of a normal where the skewness is near 0.
+
+    Parameters
+    ----------
+    skew : ndarray, shape (N,)
+
+    Returns
+    -------
+    ndarray, ndarray
+        Of shape (N, 3).
+    """
+    shape = 4.0 / np.maximum(skew, LEAST_SKEW)[:, None] ** 2
+    root = np.sqrt(shape + 2.0)
+    angle = (np.arccos(1.0 / root) + 2.0 * np.pi * np.array([1.0, 2.0, 0.0])) / 3.0
+    z = (2.0 + 2.0 * root * np.cos(angle)) / np.sqrt(shape)
+    others, more = np.roll(z, 1, axis=1), np.roll(z, 2, axis=1)
+    return z, (1.0 + others * more) / ((z - others) * (z - more))
+
+
 def _uneven_s(table: Table) -> float:
     """What the attention of a prompt takes beyond that of the mean prompt [s], mean over unlike
     ones: a token costs more the deeper it stands."""
@@ -386,8 +420,9 @@ def _uneven_s(table: Table) -> float:
 @lru_cache(maxsize=512)
 def _queues(cap: int) -> tuple[Array, Array]:
     """Groups of waiting requests: the largest of each, and what it counts as."""
-    ends = np.array(cap_sequence(QUEUE * cap), dtype=float)
-    ends = np.unique(np.append(ends, [cap, QUEUE * cap]))
+    longest = (QUEUE + (FEW // cap if cap <= SMALL else 0)) * cap
+    ends = np.array(range(1, longest + 1) if cap <= SMALL else cap_sequence(longest), dtype=float)
+    ends = np.unique(np.append(ends, [cap, longest]))
     return ends, (np.concatenate([[0.0], ends[:-1]]) + 1.0 + ends) / 2.0
 
 

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.arrivals import burst_ahead, burst_behind, peakedness, split_arrival_cv2
+from planner.arrivals import Influx, burst_ahead, burst_behind, peakedness, split_arrival_cv2
 from planner.queueing import (
     Chain,
+    Moments,
     admission_wait,
+    compound,
     mg1_wait,
     no_wait,
     share_within,
@@ -175,6 +177,58 @@ def test_peakedness():
     assert peakedness(0.2) == 1.0
 
 
+# -- how requests come to decode ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [0.2, 0.5, 0.8])
+def test_prompts_let_requests_through_by_busy_periods(load):
+    """Constant prompts: a busy period serves a Borel number K; batches of K that stay for a
+    constant time are E[K^2] / E[K] times as uneven as single ones."""
+    k = np.arange(1, 4000)
+    served = np.exp(-load * k + (k - 1) * np.log(load * k) - np.array(
+        [math.lgamma(i + 1.0) for i in k]))
+    assert served.sum() == pytest.approx(1.0, abs=1e-6)
+    influx = Influx.beside(1.0, load, 0.0, overlap=1.0)
+    assert influx.peak == pytest.approx(float(served @ k**2 / (served @ k)), rel=1e-3)
+
+
+def test_influx_of_ranks_and_bursts():
+    assert Influx.of(9.0) == Influx(5.0, 5.0)
+    plain = Influx.beside(1.0, 0.0, 0.0, overlap=0.5)
+    assert (plain.peak, plain.full_peak) == (1.0, 1.0)
+    assert Influx.beside(9.0, 0.0, 0.0, overlap=0.5).peak == Influx.of(9.0).peak
+    ranks = Influx.beside(9.0, 0.0, 0.0, overlap=0.5, ranks=4)
+    assert ranks.peak == 4 * peakedness(3.0)
+    assert ranks.full_peak == peakedness(3.0)
+
+
+def test_a_full_batch_is_one_server():
+    """Past the cap the ratio is the rate over that of a replica that always runs the cap."""
+    rate, tokens, prefill, step, cap = 2.0, 100.0, 0.2, 0.012, 8
+    load = rate * prefill
+    chain = Chain.of(rate, tokens, np.full(cap, step / (1.0 - load)),
+                     Influx.beside(1.0, load, 0.0, overlap=1.0))
+    kept = prefill + tokens * step / cap
+    assert chain.ratio[-1] == pytest.approx(rate * kept)
+    assert chain.waiting()[1][-1] == pytest.approx(kept / (1.0 - rate * kept))
+    assert chain.at_cap(cap, math.inf).admission_s == pytest.approx(
+        float(np.prod([w[-1] for w in chain.waiting()])))
+
+
+def test_a_compound_sum_has_the_moments_of_its_parts():
+    count, parts = np.array([0.0, 0.5, 3.0]), Moments.of(np.array([1.0, 4.0]), np.array([0.5, 0.5]))
+    draw = np.random.default_rng(3)
+    found = compound(count, parts)
+    for mean, busy, first, second in zip(count, found.busy, found.mean_s, found.second_s2,
+                                         strict=True):
+        many = draw.poisson(mean, 100_000)
+        fours = draw.binomial(many, 0.5)
+        total = many + 3.0 * fours
+        assert busy == pytest.approx((many > 0).mean(), abs=0.01)
+        assert first == pytest.approx(total.mean(), rel=0.02)
+        assert second == pytest.approx((total**2).mean(), rel=0.03)
+
+
 # -- the chain --------------------------------------------------------------------------------
 
 
@@ -263,7 +317,7 @@ def test_heavy_chain_is_finite():
 
 def test_bursty_arrivals_widen_the_chain():
     tpot = np.full(400, 0.05)
-    calm, wild = (Chain.of(2.0, 100.0, tpot, cv2) for cv2 in (1.0, 9.0))
+    calm, wild = (Chain.of(2.0, 100.0, tpot, Influx.of(cv2)) for cv2 in (1.0, 9.0))
 
     def variance(chain: Chain) -> float:
         law, n = chain.distribution(400), chain.n
@@ -396,6 +450,14 @@ def test_where_every_step_is_full_every_token_takes_that_long():
 @pytest.mark.parametrize(("per_pass", "behind"), [(1, 4.0), (3, 3.0), (1000, 0.8)])
 def test_who_shares_a_pass_stops_nobody_in_it(per_pass, behind):
     assert burst_behind(9.0, per_pass) == pytest.approx(behind)
+
+
+@pytest.mark.parametrize("lengths", [constant(300), from_mean_p95(200, 600),
+                                     empirical([10, 20, 90], [0.5, 0.3, 0.2])])
+def test_overlap_is_the_shorter_of_two_answers(lengths):
+    draw = np.random.default_rng(2).choice(lengths.tokens, (2, 200_000), p=lengths.weights)
+    assert lengths.overlap == pytest.approx(draw.min(axis=0).mean() / lengths.mean, rel=0.01)
+    assert lengths.scaled(3.0).overlap == pytest.approx(lengths.overlap)
 
 
 def test_gaps_of_one_token_do_not_count():

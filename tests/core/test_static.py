@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.setups.static import Batches, Cycles
+from planner.setups.static import Batches, Cycles, three_points
 
 QUICK = settings(max_examples=40, derandomize=True, deadline=None)
 
@@ -23,8 +23,8 @@ def cycles(count: int, first: float = 0.1, step: float = 0.01,
     prefill = np.full(count, first)
     below = np.cumsum(shares)[None, :] ** b[:, None]
     lengths = prefill[:, None] + np.array(longest) * steps[:, None]
-    return Cycles(prefill, np.zeros(count), steps, lengths, np.diff(below, prepend=0.0, axis=1),
-                  np.array([first]), np.array([1.0]), 0.0)
+    return Cycles(prefill, np.zeros(count), np.zeros(count), steps, lengths,
+                  np.diff(below, prepend=0.0, axis=1), np.array([first]), np.array([1.0]), 0.0)
 
 
 def played(table: Cycles, rate: float, cap: int, count: int = 200_000
@@ -69,9 +69,19 @@ def test_first_tokens_and_batches_are_those_of_the_queue(rate, cap, longest, sha
                                                               rel=0.06)
 
 
-@pytest.mark.parametrize("load", [0.1, 0.4])
+@pytest.mark.parametrize("skew", [0.0, 0.3, 2.0, 6.0])
+def test_three_points_share_five_moments_of_a_gamma(skew):
+    """Standardized: 0, 1, s, 3 + 1.5 s^2, 10 s + 3 s^3 of skewness s."""
+    z, shares = three_points(np.array([skew]))
+    assert (shares > 0.0).all()
+    wanted = [1.0, 0.0, 1.0, skew, 3.0 + 1.5 * skew**2, 10.0 * skew + 3.0 * skew**3]
+    for power, moment in enumerate(wanted):
+        assert float((shares * z**power).sum()) == pytest.approx(moment, rel=0.01, abs=0.25)
+
+
+@pytest.mark.parametrize("load", [0.1, 0.4, 0.8])
 def test_batches_of_one_are_a_queue_of_one_server(load):
-    """M/D/1: mean wait rho S / (2 (1 - rho)); queues beyond six are not told apart."""
+    """M/D/1: mean wait rho S / (2 (1 - rho))."""
     table = cycles(1)
     service = float(table.lengths_s[0, 0])
     law = Batches.of(table, load / service, 1.0, 1)

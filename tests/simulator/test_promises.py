@@ -44,7 +44,10 @@ class Case:
     model: str = "llama-3.1-8b"
     gpu: str = "h100-sxm-80gb"
     tensor: int = 1
+    pipeline: int = 1
     budget: int = 2048
+    cap: int | None = None
+    """Batch limit of the engine."""
     ttft_ms: float = 1000.0
     tpot_ms: float = 40.0
 
@@ -63,6 +66,14 @@ CASES = [
     Case("small budget", "chunked", (2000, 5000), (200, 500), 0.6, budget=512, ttft_ms=2000),
     Case("long answers", "chunked", (300, 900), (800, 2000), 0.7),
     Case("A100", "chunked", (1000, 3000), (300, 800), 0.6, gpu="a100-sxm-80gb", ttft_ms=2000),
+    Case("full batches", "colocated", (3700, 7400), (66, 66), 0.87, gpu="l40s", cap=40,
+         budget=8192, ttft_ms=60_000, tpot_ms=1000),
+    Case("full batches", "chunked", (3700, 7400), (66, 66), 0.87, gpu="l40s", cap=40,
+         budget=8192, ttft_ms=60_000, tpot_ms=1000),
+    Case("pipeline", "colocated", (1000, 1000), (200, 200), 0.8, "llama-3.1-70b", pipeline=8,
+         tpot_ms=60),
+    Case("small prompts of experts", "chunked", (3000, 6000), (150, 300), 0.8, "qwen3-30b-a3b",
+         tensor=2, budget=8192, tpot_ms=60),
     Case("chat", "decode", (1000, 3000), (200, 500), 0.6),
     Case("long answers", "decode", (300, 900), (800, 2000), 0.8),
 ]
@@ -97,8 +108,9 @@ def capacity(source: Colocated | Chunked | DecodePool) -> float:
 @cache
 def errors(case: Case) -> dict[str, float]:
     """Relative error of each predicted figure; positive = predicted more than simulated."""
-    d = deployment(case.model, case.gpu, weights="bf16", tensor=case.tensor, plain=False)
-    table = build_table(d, workload(case), Limits())
+    d = deployment(case.model, case.gpu, weights="bf16", tensor=case.tensor,
+                   pipeline=case.pipeline, plain=False)
+    table = build_table(d, workload(case), Limits(max_sequences=case.cap))
     source = source_of(case, table)
     rate = case.load * capacity(source)
     cap = source.check(rate, 1.0).cap

@@ -20,7 +20,7 @@ FAR_OUT = 50.0
 """Means and scales of a gamma beyond which nothing is left."""
 SIDE = 17
 """Columns from one of the search to the next of the same rate."""
-BEYOND = 14
+BEYOND = 17
 """Blocks of :data:`SIDE` columns that the search may take; several columns at once stand beyond."""
 
 
@@ -74,6 +74,11 @@ class Beside:
         if self.rates > 1:
             e = X(e.text, np.broadcast_to(e.value, (self.rates, len(self.table.value))))
         return self.board.down(row, column, e, len(self.table.value), "general")
+
+    def bare(self) -> int:
+        """The next column, to be written without a label."""
+        self.block += 1
+        return self.column + SIDE * self.block
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -81,6 +81,13 @@ class Wait:
     mean: X
     second: X
 
+    def plus(self, put: Any, other: Wait, of: str = "") -> Wait:
+        """The sum of two independent waits (``queueing.Wait.__add__``)."""
+        return Wait(put(f"Share that waits{of}", 1.0 - (1.0 - self.busy) * (1.0 - other.busy)),
+                    put(f"Wait{of}, mean [s]", self.mean + other.mean),
+                    put(f"Wait{of}, mean of squares [s²]",
+                        self.second + other.second + 2.0 * self.mean * other.mean))
+
     def shape_scale(self, put: Any, of: str = "") -> tuple[X, X]:
         """Gamma shape and scale of the wait of those who wait, as two cells."""
         chance = most(self.busy, 1e-15)
@@ -359,7 +366,9 @@ class Tables:
 
         n = self.cap.each
         space = put("Room [tokens]", most(float(self.budget) - n, 1.0), "count")
-        chunk = put("Chunk [tokens]", least(space.each, most(self.moments["longest"], 1.0)), "one")
+        chunk = put("Chunk [tokens]", least(space.each, self.chunk(n)), "one")
+        prompts = put("Prompts of a chunk", most(
+            chunk.each / self.moments["longest"], 1.0), "three").each
         before = self.moments["cached"] + most(self.moments["longest"] - chunk.each, 0.0) / 2.0
         cached = put("Before it [tokens]", before, "one")
         own = s.decodes(n)
@@ -373,14 +382,15 @@ class Tables:
             more = put("Rows of each", every * one.active / most(hit_c * float(one.experts), 1e-12),
                       "one").each
             seconds = seconds + s.expert_time(one, rows.each, hit_c, more)
-        pairs = [put("Query-entry pairs", prefill_pairs(one.stream, chunk.each, cached.each),
+        part = put("Of each [tokens]", chunk.each / prompts, "one").each
+        pairs = [put("Query-entry pairs", prefill_pairs(one.stream, part, cached.each),
                      "count").each for one in s.streams]
         kept: list[X | None] = [kept_entries(one.stream, cached.each) for one in s.streams]
-        seconds = seconds + own * s.attention + s.sequence * (own + 1.0) + s.fixed
+        seconds = seconds + own * s.attention + s.sequence * (own + prompts) + s.fixed
         if s.streams:
-            seconds = seconds + s.prefill_attention(pairs, kept, chunk.each)
+            seconds = seconds + s.prefill_attention(pairs, kept, part, prompts)
         if s.state_token is not None and s.state_prompt is not None:
-            seconds = seconds + most(s.state_token * rows.each, s.state_prompt * (own + 1.0))
+            seconds = seconds + most(s.state_token * rows.each, s.state_prompt * (own + prompts))
         if s.comm.text != "0":
             seconds = seconds + s.comm * rows.each
         mixed = put("Step with a chunk [s]", most(seconds, self.cap_step.each), "six")
@@ -390,6 +400,12 @@ class Tables:
             mixed.each - self.cap_step.each) / chunk.each, "science")
         self.extra["cap_closed"] = put("Full at [s per token]", per.each
                                        + self.cap_step.each / space.each, "science")
+
+    def chunk(self, n: X) -> X:
+        """Prompt tokens beside ``n`` decodes where the budget leaves room
+        (``chunked.Columns.of_budgets``)."""
+        m = self.moments
+        return most(m["longest"], 1.0) + n * (m["new"] / self.output.mean)
 
     def _mixed_sizes(self, caps: np.ndarray[Any, Any], ends: np.ndarray[Any, Any],
                      widths: np.ndarray[Any, Any]) -> None:
@@ -413,7 +429,7 @@ class Tables:
         self.extra_free += 1
         self.extra["mixed"] = mixed
         space = most(float(self.budget) - self.n.each, 1.0)
-        chunk = least(space, most(self.moments["longest"], 1.0))
+        chunk = least(space, self.chunk(self.n.each))
         per = self._sized("Extra a prompt token [s]", most(
             mixed.each - self.seconds.each, 0.0) / chunk, "science")
         self.extra["per_token"] = self.board.named(per, f"extra_{self.tag}")
@@ -478,6 +494,10 @@ class Tables:
         """Gaps between the tokens of the answers, and of the reference answers
         (``workload.Gaps``)."""
         b, share = self.board, self.output.share.all
+        self.moments["overlap"] = b.line(
+            "Answers that run together", total(share * self.output.tokens.all * (
+                2.0 - 2.0 * self.output.reached.all + share)) / self.output.mean, "",
+            "E[min(o, o')] / E[o]")
         b.heading("Gaps between tokens", "Of the answers, and of answers of the same shape with a "
                   f"mean of {REFERENCE_TOKENS:g} tokens, which size a pool too.")
         factor = b.line("Reference answers over the answers", REFERENCE_TOKENS / self.output.mean)

@@ -286,7 +286,6 @@ class Chain:
         put = Scalars(self.rows, column)
         one = Asked(column, put("Requests per second [1/s]", rate), put("Arrival CV²", cv2))
         c = one.cells
-        c["peak"] = put("Peakedness", most(1.0 + (one.cv2 - 1.0) / 2.0, 1.0))
         self._open(put, one)
         if self.kind != "decode":
             self._laws(put, one, limit is None)
@@ -297,16 +296,23 @@ class Chain:
 
     def _open(self, put: Scalars, one: Asked) -> None:
         """The chain at this rate, scaled so that no weight overflows."""
-        t, c = self.tables, one.cells
+        t, c, m = self.tables, one.cells, self.tables.moments
+        own = one.cv2 if self.kind == "decode" or self.ranks == 1 else (
+            1.0 + (one.cv2 - 1.0) / self.ranks)
+        own = put("Arrival CV² of a rank, at least 1", most(own, 1.0))
+        c["full_peak"] = put("Peakedness of arrivals", 1.0 + (own - 1.0) / 2.0)
         if self.kind == "chunked":
-            c["demand"] = put("Prompt tokens per second", one.rate * t.moments["new"])
-            self._down(one)
+            c["demand"] = put("Prompt tokens per second", one.rate * m["new"])
+            self._down(one, own)
             c["top"] = put("Highest log weight", most(highest(c["logs"]), 0.0))
             return
-        inner = one.rate * t.output.mean
+        inner, c["peak"] = one.rate * t.output.mean, c["full_peak"]
         if self.kind == "colocated":
-            c["load"] = put("Share of time of prefills", one.rate * t.moments["held"])
+            c["load"] = put("Share of time of prefills", one.rate * m["held"])
             c["slow"] = put("Time left to decodes", most(1.0 - c["load"], 1e-6))
+            c["own"] = put("Variance of a prefill [s²]", most(m["s2"] - square(m["s1"]), 0.0))
+            c["peak"] = put("Peakedness", self._peak(
+                own + square(one.rate * m["occupancy"]) * c["own"], c["slow"]))
             inner = inner / c["slow"]
         c["log"] = put("ln of output tokens per second", ln(most(inner, 1e-300)))
         assert self.middles is not None
@@ -314,20 +320,43 @@ class Chain:
         c["top"] = put("Highest log weight", most(highest(
             (t.end.all <= t.step.memory_cap) * scaled), 0.0))
 
-    def _down(self, one: Asked) -> None:
-        """ln of the weight at the end of each row of batch sizes, on the rows themselves."""
+    @property
+    def ranks(self) -> float:
+        """Data-parallel ranks."""
+        return float(self.tables.step.deployment.layout.data)
+
+    def _peak(self, uneven: X, left: X) -> X:
+        """Peakedness where prompts leave a share of the time (``arrivals.Influx``)."""
+        found = 1.0 + self.tables.moments["overlap"] * (uneven / square(left) - 1.0)
+        return found if self.ranks == 1 else self.ranks * found
+
+    def _down(self, one: Asked, own: X) -> None:
+        """ln of the weight at the end of each row of batch sizes, on the rows themselves, and the
+        sum of what one more on each batch size's logarithm adds to it."""
         t, c = self.tables, one.cells
+        one.write = Beside(t.board, t.n, one.column, self.titled, rates=one.rates)
+        left = absolute(1.0 - c["demand"] * t.extra["per_token"].each)
+        peak = one.write("Peakedness", self._peak(
+            own + square(one.rate) * t.extra["own"].each, left)).each
+        c["inverse"], c["inverse_before"] = self._summed(one.write.bare(), t.width.each / peak)
         slow = 1.0 - c["demand"] * t.extra["per_token"].each
         inside = both(c["demand"] * t.extra["closed"].each < 1.0,
                       t.end.each <= t.step.memory_cap)
         util = one.rate * t.output.mean * t.seconds.each / (t.n.each * slow)
         safe = np.where(inside.value > 0, util.value, 1.0)
-        gain = t.width.value * np.log(np.maximum(safe, 1e-300)) / c["peak"].value
+        gain = t.width.value * np.log(np.maximum(safe, 1e-300)) / peak.value
         letter = xl_col_to_name(one.column)
         e = X(f"N({letter}{{p}})+IF({inside.text},{t.width.each.text}*LN({util.text})"
-              f"/{c['peak'].text},0)", np.cumsum(gain, axis=-1))
+              f"/{peak.text},0)", np.cumsum(gain, axis=-1))
         made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value), "general")
         c["logs"], c["before"] = made.all, made.shifted
+
+    def _summed(self, column: int, e: X) -> tuple[X, X]:
+        """Running sums of a column over the batch sizes: up to each row, and before it."""
+        t, letter = self.tables, xl_col_to_name(column)
+        made = t.board.down(t.n.first - 1, column, X(
+            f"N({letter}{{p}})+{e.text}", np.cumsum(e.value, axis=-1)), len(t.n.value), "general")
+        return made.all, made.shifted
 
     def weights(self, one: Asked, reference: bool = False) -> X:
         """Weight of each row of batch sizes, as ranges; of the reference answers where asked."""
@@ -336,10 +365,12 @@ class Chain:
         if self.kind == "chunked":
             part = (t.width.all - 1.0) / (2.0 * t.width.all)
             log = c["logs"] - part * (c["logs"] - c["before"])
-            log = log + t.n.all * c["shorter"] if reference else log
+            if reference:
+                log = log + c["shorter"] * (c["inverse"] - part * (
+                    c["inverse"] - c["inverse_before"]))
             return t.width.all * exp(log - top)
         assert self.middles is not None
-        each = c["log"] + c["shorter"] * c["peak"] if reference else c["log"]
+        each = c["log"] + c["shorter"] if reference else c["log"]
         scaled = (t.n.all * each + self.middles.all) / c["peak"] - top
         return t.width.all * exp((t.end.all <= t.step.memory_cap) * scaled)
 
@@ -361,29 +392,28 @@ class Chain:
         c["ahead"] = put("Of a burst, ahead", most(one.cv2 - 1.0, 0.0) / 2.0)
         c["stop"] = put("Prompts that stop a sequence [1/s]", one.rate * (
             m["occupancy"] if self.kind == "colocated" else x(1.0)))
-        c["shorter"] = put("ln of reference answers over the answers, over the peakedness", ln(
-            least(REFERENCE_TOKENS / t.output.mean, 1.0)) / c["peak"])
+        c["shorter"] = put("ln of reference answers over the answers", ln(
+            least(REFERENCE_TOKENS / t.output.mean, 1.0)))
         c["after"] = c["ahead"]
         if self.kind == "colocated":
             together = (float(t.step.deployment.profile.default_max_batched_tokens)
                         / m["longest"])
             c["after"] = put("Of a burst, prefilled after a request", most(
                 c["ahead"] - most(together - 1.0, 0.0) / 2.0, c["ahead"] / (1.0 + c["ahead"])))
-            ranks = float(t.step.deployment.layout.data)
+            others = one.rate * m["service2"] * self.ranks / 2.0
             c["behind"] = put("Wait for the prefill, as two moments say [s]", (
-                one.rate * m["service2"] * ranks / 2.0 + c["ahead"] * m["service1"]) / c["slow"])
-            scaled = t.n.all * (c["log"] + c["shorter"] * c["peak"]) + self.middle_logs
+                others + c["ahead"] * m["service1"]) / c["slow"])
+            scaled = t.n.all * (c["log"] + c["shorter"]) + self.middle_logs
             inside = t.end.all <= t.step.memory_cap
             scaled = scaled / c["peak"]
         else:
-            scaled, inside = c["logs"] + t.end.all * c["shorter"], x(1.0)
+            scaled, inside = c["logs"] + c["inverse"] * c["shorter"], x(1.0)
         c["top_reference"] = put("Highest log weight, reference answers", most(highest(
             inside * scaled), 0.0))
         if self.kind == "colocated":
-            c["own"] = put("Variance of a prefill [s²]", most(m["s2"] - square(m["s1"]), 0.0))
             c["cost"] = put("Prefill over the time left to decodes [s]", m["s1"] / c["slow"])
             c["until"] = put("Wait with the prefill [s]", c["behind"] + m["s1"])
-        one.write = Beside(t.board, t.n, one.column, self.titled, rates=one.rates)
+        one.write = one.write or Beside(t.board, t.n, one.column, self.titled, rates=one.rates)
         one.pace = self._pace(one, one.write, "sizes")
         one.law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), self._gaps("own"))
         if sizing:
@@ -424,8 +454,7 @@ class Chain:
                 return c[f"last_{name}"]
             return t.extra[name if where == "sizes" else f"cap_{name}"].each
 
-        per, closed, ranks = get("per_token"), get("closed"), float(
-            t.step.deployment.layout.data)
+        per, closed, ranks = get("per_token"), get("closed"), self.ranks
         others = (m["new2"] * square(closed) + 2.0 * m["further_1"] * closed + m["further_2"])
         wait = write("Wait for the prefill [s]", (
             one.rate * others / 2.0 + c["ahead"] * m["new"] * closed) / (
@@ -452,7 +481,8 @@ class Chain:
             level = targets.tpot_level - BARELY
             own, own_last, short, short_last = one.good
             surplus = self._surplus(one, self._limit_weight(one, True), mine,
-                                    ratio * exp(one.cells["shorter"]), short.all,
+                                    self._ratio(one, open_e, least(
+                                        REFERENCE_TOKENS, t.output.mean)), short.all,
                                     short_last.each, level, True)
             surplus = least(surplus, when(t.output.mean > REFERENCE_TOKENS, self._surplus(
                 one, weight, mine, ratio, own.all, own_last.each, level), surplus))
@@ -482,9 +512,18 @@ class Chain:
             mine = step / self.left(one, t.extra["cap_per_token"].each)
         else:
             mine = step if self.kind == "decode" else step / c["slow"]
-        util = (one.rate * t.output.mean * mine / t.cap.each) ** (1.0 / c["peak"])
-        ratio = X(util.text, np.where(open_e.value > 0, util.value, 0.5), util.binds)
-        return ratio, mine, self._limit_weight(one)
+        return self._ratio(one, open_e, t.output.mean), mine, self._limit_weight(one)
+
+    def _ratio(self, one: Asked, open_e: X, tokens: X) -> X:
+        """Ratio of the tail past each limit, of answers of so many tokens on average."""
+        t, c = self.tables, one.cells
+        full = one.rate * tokens * t.cap_step.each / t.cap.each
+        if self.kind == "colocated":
+            full = full + c["load"]
+        elif self.kind == "chunked":
+            full = full + c["demand"] * t.extra["cap_per_token"].each
+        ratio = full ** (1.0 / c["full_peak"])
+        return X(ratio.text, np.where(open_e.value > 0, ratio.value, 0.5), ratio.binds)
 
     def _held(self, column: int, open_e: X, surplus: X) -> Column:
         """For each limit, output in time less what must be; -1 where the limit is not open."""
@@ -505,8 +544,10 @@ class Chain:
         top = c["top_reference"] if reference else c["top"]
         if self.kind == "chunked":
             log = pick_each(c["logs"], self.place)
-            return exp((log + caps * c["shorter"] if reference else log) - top)
-        each = c["log"] + c["shorter"] * c["peak"] if reference else c["log"]
+            if reference:
+                log = log + c["shorter"] * pick_each(c["inverse"], self.place)
+            return exp(log - top)
+        each = c["log"] + c["shorter"] if reference else c["log"]
         return exp((caps * each + self.limit_logs.each) / c["peak"] - top)
 
     def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X,
@@ -540,19 +581,23 @@ class Chain:
         t, c = self.tables, one.cells
         cap = c["cap"] = put("Limit, at least 1", most(c["limit"], 1.0))
         place = put("Row of the limit", place_below(cap, t.cap.all))
-        step = pick(t.cap_step.all, place)
+        step = put("Step at the limit, alone [s]", pick(t.cap_step.all, place))
+        full, left = one.rate * t.output.mean * step / cap, x(1.0)
         if self.kind == "chunked":
-            step = step / most(1.0 - c["demand"] * pick(t.extra["cap_per_token"].all, place), 1e-6)
+            load = put("Share of time of prompts at the limit", c["demand"] * pick(
+                t.extra["cap_per_token"].all, place))
+            full, left = full + load, most(1.0 - load, 1e-6)
         elif self.kind == "colocated":
-            step = step / c["slow"]
-        c["tpot"] = put("TPOT at the limit [s]", step)
+            full, left = full + c["load"], c["slow"]
+        c["tpot"] = put("TPOT at the limit [s]", step / left)
+        full = put("Load of a full batch", full)
         if self.kind == "chunked":
             log = pick(c["logs"], pick(self.place.all, place))
         else:
             log = (cap * c["log"] + pick(self.limit_logs.all, place)) / c["peak"]
         weight = c["weight"] = put("Weight of the limit", exp(log - c["top"]))
-        ratio = c["ratio"] = put("Ratio past the limit", least((
-            one.rate * t.output.mean * c["tpot"] / cap) ** (1.0 / c["peak"]), 1.0 - 1e-9))
+        ratio = c["ratio"] = put("Ratio past the limit", least(
+            full ** (1.0 / c["full_peak"]), 1.0 - 1e-9))
         tail = c["tail"] = put("Weight of those that wait", weight * ratio / (1.0 - ratio))
         inside = (t.end.all <= cap) * self.weights(one)
         whole_ = c["total"] = put("All weights", most(
@@ -560,8 +605,8 @@ class Chain:
         c["running"] = put("Running sequences, mean", (
             total(inside * t.n.all) + tail * cap) / whole_)
         c["waits"] = put("Share that waits for a place", weight / (1.0 - ratio) / whole_)
-        c["waits_s"] = put("Their mean wait [s]",
-                           t.output.mean * c["tpot"] / cap / (1.0 - ratio))
+        each = full / one.rate if self.kind == "decode" else full * self.ranks / one.rate
+        c["waits_s"] = put("Their mean wait [s]", each / (1.0 - ratio))
 
     def at_running(self, put: Scalars, one: Asked, column: Column, label: str) -> X:
         """A column of the batch sizes at the mean running sequences, linear between rows."""
@@ -589,6 +634,8 @@ class Chain:
             wait, c["rho"] = rank_wait(put, layout, one.rate, t.moments["service1"],
                                        t.moments["service2"], t.moments["service3"], one.cv2,
                                        layout.pipeline - 1.0)
+            if layout.pipeline > 1:
+                wait = self._together(put, one, wait, step)
             one.offset = put("Rest of the running step [s]", RESIDUAL * step)
             one.latency = t.first.all
             c["mean_latency"] = t.moments["first"]
@@ -604,7 +651,7 @@ class Chain:
                                              "Step with a chunk then [s]")
         running = least(most(c["running"], 1.0), float(t.top))
         space = put("Room then [tokens]", most(float(t.budget) - running, 1.0))
-        chunk = least(space, most(t.moments["longest"], 1.0))
+        chunk = least(space, t.chunk(running))
         per = put("Extra per prompt token then [s]", most(mixed - step, 0.0) / chunk)
         full = put("Full step then [s]", step + per * space)
         layout, m = t.step.deployment.layout, t.moments
@@ -627,15 +674,20 @@ class Chain:
         c["mean_latency"] = put("Prefill, mean [s]", total(t.prompt.share.all * made.all))
         return wait
 
+    def _together(self, put: Scalars, one: Asked, wait: Wait, step: X) -> Wait:
+        """Add what prompts of the same decode step add to a pass (``Colocated._together``)."""
+        m, c = self.tables.moments, one.cells
+        beyond = 1.0 - m["occupancy"] * self.ranks
+        others = put("Prompts of the same step", one.rate / self.ranks * c["slow"] * step)
+        mean = put("Their later stages, mean [s]", others * beyond * m["s1"])
+        return wait.plus(put, Wait(1.0 - exp(0.0 - others), mean,
+                                   others * square(beyond) * m["s2"] + square(mean)), " with them")
+
     def _with_place(self, put: Scalars, one: Asked, wait: Wait) -> None:
         """Add the wait for a place in the batch; both as one gamma."""
         c = one.cells
-        place_mean = put("Wait for a place, mean [s]", c["waits"] * c["waits_s"])
-        second = 2.0 * c["waits"] * square(c["waits_s"])
-        both_ = Wait(put("Share that waits", 1.0 - (1.0 - wait.busy) * (1.0 - c["waits"])),
-                     put("Wait, mean [s]", wait.mean + place_mean),
-                     put("Wait, mean of squares [s²]",
-                         wait.second + second + 2.0 * wait.mean * place_mean))
+        mean = put("Wait for a place, mean [s]", c["waits"] * c["waits_s"])
+        both_ = wait.plus(put, Wait(c["waits"], mean, 2.0 * c["waits"] * square(c["waits_s"])))
         one.alone = (wait.busy, *wait.shape_scale(put, " for the prefill"))
         one.wait = both_
         one.shape, one.scale = both_.shape_scale(put)
