@@ -1,5 +1,5 @@
-"""Read by gunicorn when it is started in this folder: every worker loads all parts and takes up jobs
-at once.
+"""Read by gunicorn when it is started in this folder: every worker loads all parts and takes up
+jobs at once.
 
 Without it a worker starts to do so with the first request that needs them.
 """
