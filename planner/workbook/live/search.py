@@ -450,7 +450,7 @@ class Chain:
         """Largest batch limit that keeps up and holds TPOT (and gaps, where they are TPOT)."""
         t, targets = self.tables, self.targets
         open_e = self._open_limits(one)
-        ratio, mine, weight = tail = self._tails(one, open_e)
+        ratio, _, weight = tail = self._tails(one, open_e)
         if self.kind == "decode":
             surplus = self._steps_within(one, tail, targets.tpot, targets.tpot_level)
         else:
@@ -511,29 +511,37 @@ class Chain:
     def _requests_within(self, one: Asked, tail: tuple[X, X, X], open_e: X) -> tuple[X, X]:
         """For each limit, whether it is open, and the output of requests in time less what must
         be: the least of that of the answers and of the reference answers. Each part is a column."""
+        assert one.limits is not None
+        ratio, mine, weight = tail
+        own, own_last, short, short_last = one.good
+        is_open = one.limits("Open", open_e * 1.0).each > 0.0
+        mine = one.limits("Its TPOT [s]", mine).each
+        answers = self._in_time(one, is_open, (ratio, mine, weight), own, own_last, "")
+        reference = self._in_time(
+            one, is_open, (ratio * exp(one.cells["shorter"]), mine, self._limit_weight(one, True)),
+            short, short_last, ", reference answers")
+        return is_open, when(self.tables.output.mean > REFERENCE_TOKENS,
+                             least(answers, reference), reference)
+
+    def _in_time(self, one: Asked, is_open: X, tail: tuple[X, X, X], good: Column, last: Column,
+                 text: str) -> X:
+        """The same of one kind of answers, with a column of the batch sizes that limits sum up;
+        -1 where the limit is not open."""
         t, write = self.tables, one.limits
         assert write is not None
-        own, own_last, short, short_last = one.good
-        level = self.targets.tpot_level - BARELY
-        is_open = write("Open", open_e * 1.0).each > 0.0
+        assert one.write is not None
         ratio, mine, weight = tail
-        mine = write("Its TPOT [s]", mine).each
-        found = []
-        for tag, good, last, weight, ratio in (
-                ("", own, own_last, weight, ratio),
-                (", reference answers", short, short_last, self._limit_weight(one, True),
-                 ratio * exp(one.cells["shorter"]))):
-            past = write(f"Ratio past it{tag}", when(is_open, ratio, 0.5)).each
-            states = self.weights(one, bool(tag)) * t.n.all / self.tpot(one)
-            column = one.write(f"Output in time less what must be{tag}", X(
-                by_row(states.text, self), states.value, states.binds) * (good.each - level))
-            inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{column.all.text})",
-                       np.nan_to_num(column.all.value) @ self.below.T)
-            waiting = write(f"Output of those that wait{tag}",
-                            weight * t.cap.each / mine * past / (1.0 - past)).each
-            found.append(write(f"In time less what must be{tag}", when(
-                is_open, inside + waiting * (last.each - level), -1.0)).each)
-        return is_open, when(t.output.mean > REFERENCE_TOKENS, least(*found), found[1])
+        level = self.targets.tpot_level - BARELY
+        past = write(f"Ratio past it{text}", when(is_open, ratio, 0.5)).each
+        states = self.weights(one, bool(text)) * t.n.all / self.tpot(one)
+        column = one.write(f"Output in time less what must be{text}", X(
+            by_row(states.text, self), states.value, states.binds) * (good.each - level)).all
+        inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{column.text})",
+                   np.nan_to_num(column.value) @ self.below.T)
+        waiting = write(f"Output of those that wait{text}", when(
+            is_open, weight * t.cap.each / mine * past / (1.0 - past), 0.0)).each
+        return write(f"In time less what must be{text}", when(
+            is_open, inside + waiting * (last.each - level), -1.0)).each
 
     def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X
                  ) -> X:
