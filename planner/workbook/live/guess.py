@@ -11,11 +11,13 @@ from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS
 
 WIDTH = STEPS + 2
 """Rates that are asked at once to learn more."""
+FEW = 2
+"""Open rates of which the middle is guessed."""
 MOST = 8 * WIDTH
 """Rates after which no more are asked but those of the search."""
-BELOW = 2
+BELOW = 1
 """Of these, how many just below the hint: it is the lower end of a range."""
-FAR = (0.2, 0.7, 0.93, 1.08, 1.3)
+FAR = (0.2, 0.6, 0.85, 0.93, 0.97, 1.04, 1.15)
 """Of these, how far from the hint the others are."""
 
 
@@ -55,7 +57,7 @@ class Guess:
                       *(r for f in FAR if (r := f * self.hint) < high)]
         elif wide:
             inside = np.geomspace(low, high, WIDTH + 2)[1:-1].tolist()
-        self.exploring = len(inside) > 1 and len(self.known) < MOST
+        self.exploring = len(inside) > FEW and len(self.known) < MOST
         return inside if self.exploring else self._path(self._middle())[0]
 
     def borne_out(self, rates: list[float], holds: list[bool]) -> bool:

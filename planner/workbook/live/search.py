@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ from planner.workload import REFERENCE_TOKENS
 
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
+RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")
+"""A column of a sheet as a range."""
 LEAST_WEIGHT = 1e-300
 """A sum of weights that is 0 where a rate is far beyond what a limit carries."""
 
@@ -74,6 +77,8 @@ class Asked:
     """Of the answers, over the batch sizes."""
     write: Beside | None = None
     """Writes further columns beside the batch sizes."""
+    limits: Beside | None = None
+    """Writes further columns beside the batch limits."""
     pace: Pace | None = None
     """Of the batch sizes."""
     last: Pace | None = None
@@ -422,7 +427,7 @@ class Chain:
     def _good(self, one: Asked, write: Beside, pace: Pace, own: Law) -> None:
         """Columns of the shares within the target of TPOT, over batch sizes and batch limits."""
         t, limit = self.tables, self.targets.tpot
-        beside = Beside(t.board, t.cap, one.column, self.titled, rates=one.rates)
+        beside = one.limits = Beside(t.board, t.cap, one.column, self.titled, rates=one.rates)
         last = self._pace(one, beside, "limits")
         found = []
         for tag, text in (("own", ""), ("reference", ", reference answers")):
@@ -474,18 +479,11 @@ class Chain:
         """Largest batch limit that keeps up and holds TPOT (and gaps, where they are TPOT)."""
         t, targets = self.tables, self.targets
         open_e = self._open_limits(one)
-        ratio, mine, weight = tail = self._tails(one, open_e)
+        ratio, _, weight = tail = self._tails(one, open_e)
         if self.kind == "decode":
             surplus = self._steps_within(one, tail, targets.tpot, targets.tpot_level)
         else:
-            level = targets.tpot_level - BARELY
-            own, own_last, short, short_last = one.good
-            surplus = self._surplus(one, self._limit_weight(one, True), mine,
-                                    self._ratio(one, open_e, least(
-                                        REFERENCE_TOKENS, t.output.mean)), short.all,
-                                    short_last.each, level, True)
-            surplus = least(surplus, when(t.output.mean > REFERENCE_TOKENS, self._surplus(
-                one, weight, mine, ratio, own.all, own_last.each, level), surplus))
+            open_e, surplus = self._requests_within(one, tail, open_e)
         allowed = 1.0 * (self._held(one.column, open_e, surplus).all >= 0.0)
         if self.slow_targets:
             allowed = allowed * self.asked.all
@@ -550,11 +548,47 @@ class Chain:
         each = c["log"] + c["shorter"] if reference else c["log"]
         return exp((caps * each + self.limit_logs.each) / c["peak"] - top)
 
-    def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X,
-                 reference: bool = False) -> X:
+    def _requests_within(self, one: Asked, tail: tuple[X, X, X], open_e: X) -> tuple[X, X]:
+        """For each limit, whether it is open, and the output of requests in time less what must
+        be: the least of that of the answers and of the reference answers. Each part is a column."""
+        assert one.limits is not None
+        ratio, mine, weight = tail
+        own, own_last, short, short_last = one.good
+        is_open = one.limits("Open", open_e * 1.0).each > 0.0
+        mine = one.limits("Its TPOT [s]", mine).each
+        answers = self._in_time(one, is_open, (ratio, mine, weight), own, own_last, "")
+        reference = self._in_time(
+            one, is_open, (self._ratio(one, open_e, least(
+                REFERENCE_TOKENS, self.tables.output.mean)), mine, self._limit_weight(one, True)),
+            short, short_last, ", reference answers")
+        return is_open, when(self.tables.output.mean > REFERENCE_TOKENS,
+                             least(answers, reference), reference)
+
+    def _in_time(self, one: Asked, is_open: X, tail: tuple[X, X, X], good: Column, last: Column,
+                 text: str) -> X:
+        """The same of one kind of answers, with a column of the batch sizes that limits sum up;
+        -1 where the limit is not open."""
+        t, write = self.tables, one.limits
+        assert write is not None
+        assert one.write is not None
+        ratio, mine, weight = tail
+        level = self.targets.tpot_level - BARELY
+        past = write(f"Ratio past it{text}", when(is_open, ratio, 0.5)).each
+        states = self.weights(one, bool(text)) * t.n.all / self.tpot(one)
+        column = one.write(f"Output in time less what must be{text}", X(
+            by_row(states.text, self), states.value, states.binds) * (good.each - level)).all
+        inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{column.text})",
+                   np.nan_to_num(column.value) @ self.below.T)
+        waiting = write(f"Output of those that wait{text}", when(
+            is_open, weight * t.cap.each / mine * past / (1.0 - past), 0.0)).each
+        return write(f"In time less what must be{text}", when(
+            is_open, inside + waiting * (last.each - level), -1.0)).each
+
+    def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X
+                 ) -> X:
         """For each limit: output in time less what must be, over the states and the waiting."""
         t, caps = self.tables, self.tables.cap.each
-        states = self.weights(one, reference) * t.n.all / self.tpot(one) * (good - level)
+        states = self.weights(one) * t.n.all / self.tpot(one) * (good - level)
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{states.at(3)})",
                    np.nan_to_num(states.value) @ self.below.T)
         return inside + weight * caps / mine * ratio / (1.0 - ratio) * (last - level)
@@ -759,7 +793,7 @@ class Chain:
         per = t.extra["per_token"].each if self.kind == "chunked" else None
         slow = c.get("slow") if per is None else self.left(one, per)
         tpot = t.seconds.each if slow is None else t.seconds.each / slow
-        each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self, c), weight.value,
+        each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self), weight.value,
                                             weight.binds) * t.n.each / tpot
         each = each + (t.end.each.is_(c["cap"])) * c["last"]
         letter = xl_col_to_name(one.column + SIDE)
@@ -899,16 +933,17 @@ class Chain:
         return at
 
 
-def by_row(text: str, chain: Chain, cells: dict[str, X]) -> str:
+def by_row(text: str, chain: Chain) -> str:
     """A formula over the batch sizes as one of a single row of them."""
     t = chain.tables
-    pairs = [(c.all.text, c.each.text) for c in (t.width, t.n, t.end) if c.name]
-    if chain.middles is not None:
-        pairs.append((chain.middles.all.text, chain.middles.each.text))
-    for name in ("logs", "before"):
-        if name in cells:
-            letter = cells[name].text.split(":")[0].rpartition("$")[0]
-            pairs.append((cells[name].text, f"{letter}{{{'r' if name == 'logs' else 'p'}}}"))
-    for whole_, one in sorted(pairs, key=lambda p: -len(p[0])):
-        text = text.replace(whole_, one)
-    return text
+    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles]
+    for column in columns:
+        if column is not None and column.name:
+            text = re.sub(rf"\b{column.name}\b", column.each.text, text)
+    rows = {(t.n.first, t.n.last): "{r}", (t.n.first - 1, t.n.last - 1): "{p}"}
+
+    def one(found: re.Match[str]) -> str:
+        row = rows.get((int(found[2]), int(found[3])))
+        return found[0] if row is None else found[1] + row
+
+    return RANGE.sub(one, text)
