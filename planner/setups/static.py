@@ -36,7 +36,7 @@ from planner.workload import Slo
 
 QUEUE = 6
 """Longest queue that is told apart, in batches."""
-SMALL, FEW = 10, 48
+SMALL, FEW = 4, 24
 """Batch limit up to which each length of the queue is told apart, and how many requests more: the
 queue of small batches grows longer in batches."""
 MANY = 30.0
@@ -220,11 +220,15 @@ class Cycles:
 
     def points(self, place: NDArray[np.intp]) -> tuple[Array, Array]:
         """Cycles [s] of some batches as points, and their shares, each of shape (places, c)."""
-        nodes, node_shares = three_points(self.skew[place])
-        cycle = (self.lengths_s[place, :, None]
-                 + self.spread_s[place, None, None] * nodes[:, None, :])
-        shares = self.shares[place, :, None] * node_shares[:, None, :]
+        nodes, node_shares = (x[place, None] for x in self.nodes)
+        cycle = self.lengths_s[place, :, None] + self.spread_s[place, None, None] * nodes
+        shares = self.shares[place, :, None] * node_shares
         return (np.maximum(cycle, 0.0).reshape(len(place), -1), shares.reshape(len(place), -1))
+
+    @cached_property
+    def nodes(self) -> tuple[Array, Array]:
+        """Points of the prefill of each batch, in standard deviations, and their shares."""
+        return three_points(self.skew)
 
     @cached_property
     def moments(self) -> Array:
@@ -319,9 +323,8 @@ class Batches:
         below[:, -1] = 1.0
         crowd = np.clip(1.0 + left + rate_per_s * second / mean + burst, 1.0, cap) - 1.0
         every = np.arange(float(len(cycles.prefill_s)))
-        first, wide, skew = (np.interp(crowd, every, x) for x in (
-            cycles.prefill_s, cycles.spread_s, cycles.skew))
-        nodes, node_shares = three_points(skew)
+        first, wide = (np.interp(crowd, every, x) for x in (cycles.prefill_s, cycles.spread_s))
+        nodes, node_shares = (x[np.rint(crowd).astype(np.intp)] for x in cycles.nodes)
         first = np.maximum(first[:, None] + wide[:, None] * nodes, 0.0)
         served = share * batch
         full = float(cycles.lengths_s[cap - 1] @ cycles.shares[cap - 1])
@@ -403,7 +406,7 @@ def three_points(skew: Array) -> tuple[Array, Array]:
     root = np.sqrt(shape + 2.0)
     angle = (np.arccos(1.0 / root) + 2.0 * np.pi * np.array([1.0, 2.0, 0.0])) / 3.0
     z = (2.0 + 2.0 * root * np.cos(angle)) / np.sqrt(shape)
-    others, more = np.roll(z, 1, axis=1), np.roll(z, 2, axis=1)
+    others, more = z[:, [1, 2, 0]], z[:, [2, 0, 1]]
     return z, (1.0 + others * more) / ((z - others) * (z - more))
 
 

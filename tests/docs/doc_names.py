@@ -13,9 +13,9 @@ import planner
 
 MODULES_WITH_VALUES = (
     "llm", "hardware", "precision", "engine", "workload", "requests", "roofline", "memory",
-    "queueing", "stalls", "sizing", "fleet", "cost", "measured", "prediction", "planning",
-    "setups.base", "setups.chunked", "catalog.book", "calibration.points", "simulator.result",
-    "simulator.table", "simulator.options")
+    "arrivals", "queueing", "stalls", "sizing", "fleet", "cost", "measured", "prediction",
+    "planning", "setups.base", "setups.chunked", "catalog.book", "calibration.points",
+    "simulator.result", "simulator.table", "simulator.options")
 """Modules whose classes a document may name without their path: ``Llm.hidden``."""
 FULL = re.compile(r"planner(?:\.[A-Za-z_]\w*)+")
 SHORT = re.compile(r"[A-Z]\w*(?:\.[a-z_]\w*)+")
