@@ -1,13 +1,15 @@
-"""Read by gunicorn when it is started in this folder: every worker takes up jobs at once.
+"""Read by gunicorn when it is started in this folder: every worker loads all parts and takes up
+jobs at once.
 
-Without it a worker starts to do so with the first request about a job.
+Without it a worker starts to do so with the first request that needs them.
 """
 
 
 def post_worker_init(worker):
-    """Work on jobs, those that an earlier process left behind included."""
-    from planner.api.background import start_jobs
+    """Load all parts; work on jobs, those that an earlier process left behind included."""
+    from planner.api.background import load_late_parts, start_jobs
 
+    load_late_parts()
     start_jobs(worker.app.callable)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -13,6 +14,9 @@ from planner.extensions import db
 from planner.jobs.executors import make_executor
 
 _KEY = "planner-jobs"
+LATE = ("planner.planning", "planner.budget.budget", "planner.budget.document", "planner.workbook",
+        "planner.workbook.budget", "planner.workbook.compare")
+"""Modules that views load when they are first asked."""
 _lock = threading.Lock()
 
 
@@ -55,6 +59,12 @@ def stop_jobs(app: Flask) -> None:
     found = app.extensions.get(_KEY)
     if found is not None:
         found.stop()
+
+
+def load_late_parts() -> None:
+    """Load what commands do without and views load late, so that no first request waits for it."""
+    for name in LATE:
+        importlib.import_module(name)
 
 
 def compile_simulator() -> None:

@@ -26,6 +26,7 @@ from planner.budget.model import BudgetModel, GpuLine
 from planner.budget.money import cents
 from planner.budget.months import Counts, Figures, LineMonths, figures, line_gpus, paid
 from planner.catalog.book import Catalog
+from planner.collector import collector_paused
 from planner.errors import PlannerError
 
 
@@ -74,6 +75,7 @@ class BudgetResult:
         return self.scenes[self.model.base]
 
 
+@collector_paused()
 def make_budget(request: BudgetRequest, catalog: Catalog) -> BudgetResult:
     """Size, count and pay a budget.
 

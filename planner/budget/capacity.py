@@ -26,7 +26,7 @@ from planner.setups.chunked import Chunked
 from planner.setups.colocated import Colocated
 from planner.setups.disaggregated import DecodePool, Pair, PrefillPool
 from planner.setups.static import Static
-from planner.sizing import IDLE_RATE_PER_S, Check, Pool, Resources, Sized
+from planner.sizing import IDLE_RATE_PER_S, Check, Pool, Resources, Serving, Sized
 from planner.workload import Workload
 
 Array = NDArray[np.float64]
@@ -37,7 +37,8 @@ ROUGH = 2e-4
 STEP = 1.04
 """First step out from a guess."""
 KNOWN_STEP = 1.0051
-"""The same from a capacity that sizing has found (:func:`planner.sizing.capacity_rps`)."""
+"""How far above a capacity that sizing has found (:func:`planner.sizing.capacity_rps`) a rate does
+not hold."""
 SAMPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192,
            256, 512, 1024, 2048, 4096, 8192)
 """Replicas at which a curve that is not straight is evaluated."""
@@ -106,13 +107,14 @@ class Capacity:
 
 
 def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
-                 precision: float = PRECISION, step: float = STEP) -> float:
+                 precision: float = PRECISION) -> float:
     """Highest rate [1/s] of one replica that holds; 0 when none does.
 
     Steps out from a guess, then halves the gap.
     """
     if ceiling_rps <= 0.0:
         return 0.0
+    step = STEP
     low, high = IDLE_RATE_PER_S, ceiling_rps
     rate = min(guess_rps, ceiling_rps * (1.0 - PRECISION))
     if check(rate, cv2).ok:
@@ -131,6 +133,11 @@ def highest_rate(check: Check, cv2: float, ceiling_rps: float, guess_rps: float,
                 low = high / step
                 break
             high, step = high / step, step**2
+    return _narrowed(check, cv2, low, high, precision)
+
+
+def _narrowed(check: Check, cv2: float, low: float, high: float, precision: float) -> float:
+    """Highest rate [1/s] that holds, between one that does and one that does not."""
     while high - low > precision * high:
         middle = (low + high) / 2.0
         low, high = (middle, high) if check(middle, cv2).ok else (low, middle)
@@ -183,24 +190,35 @@ class FixedLayout:
         return self._pair(tables, workload, counts, most, guess)
 
     def _table(self, pool: Pool, workload: Workload) -> Table:
+        """The table of a pool for a workload: that of its sizing where the lengths are the same."""
+        if workload.lengths_key == pool.table.workload.lengths_key:
+            return replace(pool.table, workload=workload)
         limits, request = self.request.limits, self.request
         return build_table(pool.deployment, workload, limits, request.speculative,
                            self.resources.draft)
 
     def _curve(self, check: Check, ceiling_rps: float, pool: Pool, workload: Workload,
                count: int | None, most: int, guess: float) -> Capacity | None:
+        """The curve of a pool at some replicas, or at one number of them.
+
+        A single pool with Poisson arrivals and the lengths of its sizing has the capacity that it
+        found, to 0.5 %.
+        """
+        sized = (len(self.option.pools) == 1 and bool(pool.capacity_rps)
+                 and workload.arrival_cv == 1.0
+                 and workload.lengths_key == pool.table.workload.lengths_key)
         utilization = self.request.limits.target_utilization
         known = pool.capacity_rps or pool.rate_per_s / utilization / pool.replicas
         rate = known * guess
         precision = PRECISION if count is None else ROUGH
         counts = samples(workload.arrival_cv, most) if count is None else (count,)
-        step = KNOWN_STEP if pool.capacity_rps and guess == 1.0 else STEP
         rates: list[float] = []
         for k in counts:
-            rate = highest_rate(check, split_arrival_cv2(workload.arrival_cv, k), ceiling_rps,
-                                rate, precision, step)
+            cv2 = split_arrival_cv2(workload.arrival_cv, k)
+            rate = (_narrowed(check, cv2, known, min(known * KNOWN_STEP, ceiling_rps), precision)
+                    if sized else highest_rate(check, cv2, ceiling_rps, rate, precision))
             rates.append(rate * k * utilization)
-            rate, step = rate or known * guess, STEP
+            rate = rate or known * guess
         if not any(rates):
             return None
         return Capacity(tuple(counts), tuple(np.maximum.accumulate(rates).tolist()))
@@ -224,7 +242,10 @@ class FixedLayout:
         return None if fed is None else (fed, carried)
 
 
-def _serving(pool: Pool, table: Table) -> Static | Colocated | Chunked:
+def _serving(pool: Pool, table: Table) -> Serving:
+    """The setup of a pool on a table: that of its sizing where the table is the same."""
+    if table.prefill_s is pool.table.prefill_s and isinstance(pool.source, Serving):
+        return pool.source
     if isinstance(pool.source, Chunked):
         assert pool.token_budget is not None
         return Chunked(table, pool.token_budget)

@@ -7,10 +7,9 @@ from datetime import datetime
 from io import BytesIO
 from typing import Any
 
-import xlsxwriter
-
 from planner import __version__
-from planner.workbook.styles import FONT, FONT_SIZE, Styles
+from planner.workbook.fast import FastBook, settings
+from planner.workbook.styles import Styles
 
 AUTHOR = "LLM inference capacity planner"
 UNDATED = datetime(2000, 1, 1)
@@ -29,11 +28,7 @@ def written(title: str, fill: Callable[[Any, Styles], None]) -> bytes:
         Gets the XlsxWriter workbook and its styles.
     """
     target = BytesIO()
-    options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False,
-               "strings_to_numbers": False,
-               "default_format_properties": {"font_name": FONT, "font_size": FONT_SIZE,
-                                             "font_family": 2, "font_scheme": False}}
-    with xlsxwriter.Workbook(target, options) as book:
+    with FastBook(target, settings()) as book:
         book.set_properties({"title": title, "author": AUTHOR, "created": UNDATED,
                              "comments": f"planner {__version__}"})
         fill(book, Styles(book))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from planner import __version__
+from planner.collector import collector_paused
 from planner.workbook import (
     about,
     advice,
@@ -28,6 +29,7 @@ from planner.workbook.plan import Plan
 from planner.workbook.styles import Styles
 
 
+@collector_paused()
 def write_plan(document: Mapping[str, Any], points: Mapping[str, Any],
                snapshot: Mapping[str, Any]) -> bytes:
     """A stored plan as an Excel workbook.

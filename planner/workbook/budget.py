@@ -9,6 +9,7 @@ from typing import Any
 
 from planner import __version__
 from planner.budget.model import BudgetModel
+from planner.collector import collector_paused
 from planner.workbook import (
     budget_about,
     budget_checks,
@@ -43,6 +44,7 @@ COLOURS = {budget_views.SUMMARY: "#1F3864", budget_inputs.INPUTS: "#0000FF",
            budget_checks.CHECKS: "#9C0006"}
 
 
+@collector_paused()
 def write_budget(document: Mapping[str, Any], model: BudgetModel) -> bytes:
     """A budget as an Excel workbook that recalculates.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -17,27 +18,70 @@ from xlsxwriter.worksheet import (
     Worksheet,
 )
 
+from planner.workbook.packing import FastPackager, escaped
 from planner.workbook.styles import FONT, FONT_SIZE
 
-LEVEL = 3
-"""Of zlib: files of formulas are a sixth larger than at 6, and packed in a third of the time."""
+LEVEL = 1
+"""Of zlib: files of formulas are a seventh larger than at 6, and packed in a quarter of the time.
+"""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of the parts of an xlsx file."""
 letters = functools.lru_cache(maxsize=None)(xl_col_to_name)
-
-
-def escaped(text: str) -> str:
-    """A formula as text of an XML element."""
-    if "&" in text or "<" in text or ">" in text:
-        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text
 
 
 def valued(cell: Any) -> Any:
     """A cell that stands as its XML in the table of cells, as one that tells its value."""
     if cell.__class__ is not str:
         return cell
-    return CellFormulaTuple("", None, float(cell.rpartition("</v>")[0].rpartition("<v>")[2]))
+    start, found, rest = cell.partition("<v>")
+    if not found:
+        return CellBlankTuple(None)
+    value = rest.partition("<")[0]
+    if ' t="s"' in start:
+        return CellStringTuple(int(value), None)
+    return CellFormulaTuple("", None, float(value)) if "<f" in start else CellNumberTuple(
+        float(value), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Area:
+    """One formula in the cells of an area, as filling does in Excel.
+
+    Attributes
+    ----------
+    row, column : int
+        Of the first cell, from 0.
+    text : str
+        Formula of the first cell, without ``=``.
+    style : int
+        Index of the cell format.
+    values : ndarray, shape (columns, rows)
+        What the cells hold.
+    """
+
+    row: int
+    column: int
+    text: str
+    style: int
+    values: Any
+
+    @property
+    def rows(self) -> range:
+        """Its rows, from 0."""
+        return range(self.row, self.row + self.values.shape[1])
+
+    def xml(self, number: int) -> list[str]:
+        """Its cells as XML, one text a row; ``number`` is that of the shared formula."""
+        names = [letters(self.column + i) for i in range(self.values.shape[0])]
+        style = f'" s="{self.style}"><f t="shared"'
+        again = f'{style} si="{number}"/><v>%.14g</v></c>'
+        ref = f"{names[0]}{self.row + 1}:{names[-1]}{self.rows.stop}"
+        text = escaped(self.text).replace("%", "%%")
+        head = f'{style} ref="{ref}" si="{number}">{text}</f><v>%.14g</v></c>'
+        pieces = [f'<c r="{names[0]}', *(f'{again}<c r="{name}' for name in names[1:]), again]
+        lines = [str(row).join(pieces) for row in range(self.row + 1, self.rows.stop + 1)]
+        lines[0] = lines[0].replace(again, head, 1)
+        return ("\n".join(lines) % tuple(self.values.T.ravel().tolist())).split("\n")
 
 
 class FormulaSheet(Worksheet):  # type: ignore[misc]
@@ -49,11 +93,32 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     """
 
     table: dict[int, dict[int, Any]]
-    areas = -1
-    """Number of the last formula of an area."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.areas: dict[tuple[int, int], Area] = {}
+        """By row and column of the first cell."""
 
     def _prepare_formula(self, formula: str, expand_future_functions: bool = False) -> str:
         return formula.removeprefix("=")
+
+    def put_number(self, row: int, column: int, value: float, form: Any) -> None:
+        """Put a finite number in a cell."""
+        self._check_dimensions(row, column)
+        self.table[row][column] = (f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}">'
+                                   f'<v>{value:.16G}</v></c>')
+
+    def put_text(self, row: int, column: int, text: str, form: Any) -> None:
+        """Put a text that is not empty in a cell."""
+        self._check_dimensions(row, column)
+        place = self.str_table._get_shared_string_index(text)
+        self.table[row][column] = (f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"'
+                                   f' t="s"><v>{place}</v></c>')
+
+    def put_blank(self, row: int, column: int, form: Any) -> None:
+        """Give an empty cell a format."""
+        self._check_dimensions(row, column)
+        self.table[row][column] = f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"/>'
 
     def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
         """Put a formula (without ``=``) in the table of cells."""
@@ -64,29 +129,20 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
             f'<v>{value:.14g}</v></c>')
 
-    def add_area(self, row: int, column: int, text: str, form: Any, values: list[list[float]]
-                 ) -> None:
-        """Put one formula in the cells of an area, as filling does in Excel: the first holds the
-        text of all.
+    def add_area(self, row: int, column: int, text: str, form: Any, values: Any) -> None:
+        """Put one formula in the cells of an area, in place of an earlier area at its first cell.
 
         Parameters
         ----------
         text : str
             Of the first cell.
-        values : list of list of float
-            What the cells hold, one list a column, each from ``row`` on.
+        values : ndarray, shape (columns, rows)
         """
-        table, last = self.table, row + len(values[0])
-        self.areas += 1
-        area = f"{letters(column)}{row + 1}:{letters(column + len(values) - 1)}{last}"
-        head = f'<f t="shared" ref="{area}" si="{self.areas}">{escaped(text)}</f><v>'
-        again = f'<f t="shared" si="{self.areas}"></f><v>'
-        style = f'" s="{form._get_xf_index()}">'
-        for place, cells in enumerate(values, start=column):
-            start = f'<c r="{letters(place)}'
-            for at, value in enumerate(cells, start=row):
-                table[at][place] = f"{start}{at + 1}{style}{head}{value:.14g}</v></c>"
-                head = again
+        self.areas[row, column] = Area(row, column, text, form._get_xf_index(), values)
+
+    def drop_area(self, row: int, column: int) -> None:
+        """Leave out the area that begins at a cell."""
+        self.areas.pop((row, column), None)
 
     def reach(self, row: int, column: int) -> None:
         """Tell the worksheet that a cell is in use."""
@@ -95,12 +151,19 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
     def _get_range_data(self, row_start: int, col_start: int, row_end: int, col_end: int) -> Any:
         """The values of a range, for the caches of charts."""
         table = self.table
-        self.table = {row: {column: valued(cell) for column, cell in cells.items()
-                            if col_start <= column <= col_end}
-                      for row in range(row_start, row_end + 1) if (cells := table.get(row))}
-        found = super()._get_range_data(row_start, col_start, row_end, col_end)
+        found = {row: {column: valued(cell) for column, cell in table.get(row, {}).items()
+                       if col_start <= column <= col_end}
+                 for row in range(row_start, row_end + 1)}
+        for area in self.areas.values():
+            for place, values in enumerate(area.values.tolist(), start=area.column):
+                if col_start <= place <= col_end:
+                    for row, value in zip(area.rows, values, strict=True):
+                        if row in found:
+                            found[row][place] = CellFormulaTuple("", None, value)
+        self.table = {row: cells for row, cells in found.items() if cells}
+        data = super()._get_range_data(row_start, col_start, row_end, col_end)
         self.table = table
-        return found
+        return data
 
     def _calculate_spans(self) -> None:
         """Leave out the spans of rows, which no program needs."""
@@ -108,19 +171,26 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
 
     def _write_rows(self) -> None:
         """Every row that has cells or a height."""
+        for number, area in enumerate(self.areas.values()):
+            for row, texts in zip(area.rows, area.xml(number), strict=True):
+                self.table[row][area.column] = texts
         for row in sorted({*(r for r, cells in self.table.items() if cells), *self.row_info}):
-            cells = self.table.get(row)
+            cells, info = self.table.get(row), self.row_info.get(row)
             if not cells:
-                self._write_empty_row(row, None, self.row_info.get(row))
+                self._write_empty_row(row, None, info)
                 continue
-            self._write_row(row, None, self.row_info.get(row))
+            if info is None:
+                self.fh.write(f'<row r="{row + 1}">')
+            else:
+                self._write_row(row, None, info)
+            write = self.fh.write
             for column in sorted(cells):
                 cell = cells[column]
                 if cell.__class__ is str:
-                    self.fh.write(cell)
+                    write(cell)
                 else:
                     self._write_cell(row, column, cell)
-            self.fh.write("</row>")
+            write("</row>")
 
     def _write_cell(self, row: int, col: int, cell: Any) -> None:
         """A formula with a number, a number, a text or a blank; else as XlsxWriter does."""
@@ -158,7 +228,7 @@ class FastBook(Workbook):  # type: ignore[misc]
 
     def _store_workbook(self) -> None:
         """As ``xlsxwriter.Workbook`` does for files in memory, at :data:`LEVEL`."""
-        packager = self._get_packager()
+        packager = FastPackager()
         if not self.worksheets():
             self.add_worksheet()
         if self.worksheet_meta.activesheet == 0:

@@ -10,10 +10,11 @@ from budget_requests import IMPOSSIBLE, budget, catalog, made, workload
 
 from planner.api.budget_schema import parse_budget
 from planner.api.plan_schema import parse_plan
-from planner.budget.capacity import Capacity, highest_rate, samples
+from planner.budget.capacity import PRECISION, Capacity, FixedLayout, highest_rate, samples
 from planner.budget.mixing import MOST_POINTS, mix, mixed_lengths, strictest
 from planner.errors import InvalidValue
-from planner.planning import make_plan
+from planner.planning import gather, make_plan
+from planner.search import search
 from planner.setups.base import Verdict
 from planner.workload import Slo, constant, from_mean_p95
 
@@ -42,6 +43,26 @@ def test_each_month_is_a_plan_of_its_own(changes: dict[str, Any]) -> None:
     rates, gpus = figures.rates[0].tolist(), figures.gpus.tolist()
     assert gpus == [planned_gpus(document, r) for r in rates]
     assert gpus[-1] > gpus[0]
+
+
+@pytest.mark.parametrize("changes", [{}, {"setups": ["colocated"]}, {"slo": {"ttft_ms": 400}},
+                                     {"slo": {"tpot_ms": 30}}, {"slo": {"e2e_ms": 9000}}])
+def test_a_capacity_is_what_halving_finds(changes: dict[str, Any]) -> None:
+    """The highest rate of the sized lengths: from the range of sizing, by what targets leave."""
+    asked = parse_plan({**workload(rate=17, **changes), "advice": False})
+    found = search(asked, gather(asked, catalog())[0])
+    sized = found.choices[0].sized(asked)
+    check = sized.pools[0].source.check
+    [capacity] = FixedLayout(sized, asked, gather(asked, catalog())[0]).capacity(
+        asked.workload) or ()
+    [each] = capacity.requests_per_s
+    each /= asked.limits.target_utilization
+    low, high = sized.pools[0].capacity_rps * 0.9, sized.pools[0].capacity_rps * 1.1
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if check(middle, 1.0).ok else (low, middle)
+    assert check(each, 1.0).ok
+    assert low * (1.0 - PRECISION) <= each <= high
 
 
 def test_two_pools_are_a_plan_or_one_prefill_replica_more() -> None:

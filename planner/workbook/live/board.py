@@ -58,8 +58,10 @@ class Column:
     @property
     def shifted(self) -> X:
         """The range one row up; the cell above the first row holds 0."""
-        return X(f"${self.letter}${self.first - 1}:${self.letter}${self.last - 1}",
-                 np.concatenate([[0.0], self.value[:-1]]))
+        letter = self.letter if self.several else f"${self.letter}"
+        before = np.zeros_like(self.value)
+        before[..., 1:] = self.value[..., :-1]
+        return X(f"{letter}${self.first - 1}:{letter}${self.last - 1}", before)
 
     def row(self, place: int) -> X:
         """One cell, counted from 0."""
@@ -145,10 +147,18 @@ class Board:
         self.page.height(at, 3.2)
 
     def down(self, row: int, column: int, e: X, count: int, *style: str) -> Column:
-        """Write a formula down a column; its rows are those of ``{r}``."""
+        """Write a formula down a column, or down several at once where its value is that of
+        several; its rows are those of ``{r}``."""
+        if np.ndim(e.value) == 2:
+            return self._down_several(row, column, e, count, *style)
         values = np.array(np.broadcast_to(np.asarray(e.value, dtype=float), (count,)))
         self.area(row, column, e.text, values[None, :], *style)
         return Column(letters(column), row + 1, row + count, values)
+
+    def _down_several(self, row: int, column: int, e: X, count: int, *style: str) -> Column:
+        values = np.array(np.broadcast_to(e.value, (len(e.value), count)))
+        self.area(row, column, e.text, values, *style)
+        return Column(letters(column), row + 1, row + count, values, several=True)
 
     def across(self, row: int, column: int, e: X, count: int, *style: str) -> X:
         """Write the formula of a first column in it and those after it; as one of these columns,
@@ -156,6 +166,15 @@ class Board:
         values = np.broadcast_to(np.asarray(e.value, dtype=float).reshape(-1, 1), (count, 1))
         self.area(row, column, e.text, values, *style)
         return X(f"{letters(column)}${row + 1}", values)
+
+    def each_across(self, row: int, column: int, es: Sequence[tuple[int, X]], *style: str) -> None:
+        """Write formulas across, each in so many columns, in place of the area that begins there.
+        """
+        self.page.sheet.drop_area(row, column)
+        for count, e in es:
+            values = np.asarray(e.value, dtype=float).reshape(-1, 1)
+            self.area(row, column, e.text, np.broadcast_to(values, (count, 1)), *style)
+            column += count
 
     def area(self, row: int, column: int, text: str, values: Any, *style: str) -> None:
         """Write the formula of a first cell (``{r}`` and ``{p}`` as in :meth:`down`) in an area.
@@ -168,7 +187,7 @@ class Board:
         sheet.reach(row, column)
         sheet.reach(row + values.shape[1] - 1, column + values.shape[0] - 1)
         text = text.replace("{p}", str(row)).replace("{r}", str(row + 1))
-        sheet.add_area(row, column, text, self.page.styles.get(*style), values.tolist())
+        sheet.add_area(row, column, text, self.page.styles.get(*style), values)
 
     def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
                     ) -> Column:

@@ -203,5 +203,6 @@ class Builder:
         hardware = cells.hardware[deployment.gpu.slug, deployment.profile.slug]
         return PoolPlan(role, deployment, hardware, budget, top, document.get("token_budget"),
                         int(document.get("batch_size") or 1),
-                        Load(rate, cells.utilization, cells.cv, limit))
+                        Load(rate, cells.utilization, cells.cv, limit,
+                             number(document.get("capacity_rps")) or 0.0))
 

@@ -44,28 +44,36 @@ class X:
 
     def __add__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(SUM)}+{o.at(SUM)}", self.value + o.value, SUM)
+        a = self.text if self.binds >= SUM else f"({self.text})"
+        b = o.text if o.binds >= SUM else f"({o.text})"
+        return X(f"{a}+{b}", self.value + o.value, SUM)
 
     def __radd__(self, other: Any) -> X:
         return x(other) + self
 
     def __sub__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(SUM)}-{o.at(SUM + 1)}", self.value - o.value, SUM)
+        a = self.text if self.binds >= SUM else f"({self.text})"
+        b = o.text if o.binds > SUM else f"({o.text})"
+        return X(f"{a}-{b}", self.value - o.value, SUM)
 
     def __rsub__(self, other: Any) -> X:
         return x(other) - self
 
     def __mul__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(PRODUCT)}*{o.at(PRODUCT)}", self.value * o.value, PRODUCT)
+        a = self.text if self.binds >= PRODUCT else f"({self.text})"
+        b = o.text if o.binds >= PRODUCT else f"({o.text})"
+        return X(f"{a}*{b}", self.value * o.value, PRODUCT)
 
     def __rmul__(self, other: Any) -> X:
         return x(other) * self
 
     def __truediv__(self, other: Any) -> X:
         o = other if other.__class__ is X else x(other)
-        return X(f"{self.at(PRODUCT)}/{o.at(PRODUCT + 1)}", _divided(self.value, o.value), PRODUCT)
+        a = self.text if self.binds >= PRODUCT else f"({self.text})"
+        b = o.text if o.binds > PRODUCT else f"({o.text})"
+        return X(f"{a}/{b}", _divided(self.value, o.value), PRODUCT)
 
     def __rtruediv__(self, other: Any) -> X:
         return x(other) / self
@@ -269,14 +277,18 @@ def pick(column: X, place: X) -> X:
     values = np.asarray(column.value)
     text = f"INDEX({column.text},{place.text})"
     if place.value.__class__ is np.ndarray:
-        return X(text, values[np.clip(place.value, 1, len(values)).astype(int) - 1])
+        index = np.clip(place.value, 1, values.shape[-1]).astype(int) - 1
+        if values.ndim == 2:
+            return X(text, np.take_along_axis(values, index, axis=1))
+        return X(text, values[index])
     return X(text, values[min(max(int(place.value), 1), len(values)) - 1])
 
 
 def place_below(value: X, column: X) -> X:
     """Place (from 1) of the last row of an ascending range that is not above a value."""
-    index = int(np.searchsorted(np.asarray(column.value), value.value, side="right"))
-    return X(f"MATCH({value.text},{column.text},1)", float(max(index, 1)))
+    index = np.searchsorted(np.asarray(column.value), value.value, side="right")
+    place = np.maximum(index, 1) * 1.0 if np.ndim(index) else float(max(int(index), 1))
+    return X(f"MATCH({value.text},{column.text},1)", place)
 
 
 def square(a: X) -> X:

@@ -40,7 +40,7 @@ def kept_option(board: Board, plan: Plan, option: Row, pools: list[PoolPlan], ce
             count <= pool.load.limit, count, 0.0), "", "rate over the planned rate of a replica",
             "count", name=f"replicas_found_{role}_{place}")
         nothing = Asked(0, x(0.0), x(0.0))
-        found = Found(replicas, capacity, nothing, nothing, count)
+        found = Found(replicas, capacity, x(0.0), nothing, count)
         made.append(PoolCells(pool, found, None, share))
     seen = _seen(board, plan, option, place)
     _points(board, plan, option)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import X, exp, gamma, least, most, normal, sqrt, square, when, x
 
@@ -46,10 +45,15 @@ Write = Callable[[str, X], Cells]
 class Beside:
     """Writes columns beside a table, each :data:`SIDE` columns further to the right.
 
+    Where it writes for several rates, all its formulas are those of several columns. A formula of
+    several columns for one rate stands beyond all others.
+
     Attributes
     ----------
     titled : set
         Labels by their row, shared by all rates, so that each is written once.
+    rates : int
+        How many rates it writes for at once.
     """
 
     board: Board
@@ -57,21 +61,19 @@ class Beside:
     column: int
     titled: set[tuple[int, str]] = field(default_factory=set)
     block: int = 1
+    rates: int = 1
 
     def __call__(self, label: str, e: X) -> Cells:
         """Write a column, or several where the formula is that of several."""
-        several = np.ndim(e.value) == 2
-        self.block = max(self.block, BEYOND if several else 0) + 1
+        beyond = self.rates == 1 and np.ndim(e.value) == 2
+        self.block = max(self.block, BEYOND if beyond else 0) + 1
         column, row = self.column + SIDE * self.block, self.table.first - 1
         if (row, label) not in self.titled:
             self.titled.add((row, label))
             self.board.page.write(row - 1, column, label, "count", "header")
-        count = len(self.table.value)
-        if not several:
-            return self.board.down(row, column, e, count, "general")
-        values = np.array(np.broadcast_to(e.value, (len(e.value), count)))
-        self.board.area(row, column, e.text, values, "general")
-        return Column(letters(column), row + 1, row + count, values, several=True)
+        if self.rates > 1:
+            e = X(e.text, np.broadcast_to(e.value, (self.rates, len(self.table.value))))
+        return self.board.down(row, column, e, len(self.table.value), "general")
 
     def bare(self) -> int:
         """The next column, to be written without a label."""

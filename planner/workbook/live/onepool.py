@@ -68,6 +68,9 @@ class Load:
     cv: X
     limit: X
     """Most replicas that the GPUs of a region allow."""
+    carried: float = 0.0
+    """[1/s] what the planner found that a replica carries, where a search looks first; 0: unknown.
+    """
 
 
 @dataclass(slots=True, eq=False)

@@ -144,7 +144,7 @@ class OptionSheet:
         seen = latencies(b, chain, peak, first, self.output, (
             targets.ttft_level, targets.tpot_level, self.demand.whole_level), targets.itl_level)
         b.row = max(b.row, rows.top + SCALAR_ROWS)
-        return OptionCells([PoolCells(pool, found, step, work)], seen, found.planned.cells["limit"])
+        return OptionCells([PoolCells(pool, found, step, work)], seen, found.limit)
 
     def moments(self, t: Tables, occupancy: float) -> None:
         """Means over the prompts, and what a prefill keeps a replica busy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
@@ -58,13 +59,15 @@ from planner.workload import REFERENCE_TOKENS
 
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
+RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")
+"""A column of a sheet as a range."""
 LEAST_WEIGHT = 1e-300
 """A sum of weights that is 0 where a rate is far beyond what a limit carries."""
 
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """One column: its rate, and the cells that later rows and columns use."""
+    """One column, or several alike: its rate, and the cells that later rows and columns use."""
 
     column: int
     rate: X
@@ -74,6 +77,8 @@ class Asked:
     """Of the answers, over the batch sizes."""
     write: Beside | None = None
     """Writes further columns beside the batch sizes."""
+    limits: Beside | None = None
+    """Writes further columns beside the batch limits."""
     pace: Pace | None = None
     """Of the batch sizes."""
     last: Pace | None = None
@@ -92,6 +97,11 @@ class Asked:
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
     latency: X = field(default_factory=lambda: x(0.0))
+
+    @property
+    def rates(self) -> int:
+        """How many rates it asks at once, one a column."""
+        return len(self.rate.value) if np.ndim(self.rate.value) == 2 else 1
 
 
 class Scalars:
@@ -119,6 +129,8 @@ class Rows:
     def __init__(self, tables: Tables, top: int, far: int = FAR, several: int = 1) -> None:
         self.board, self.top, self.far, self.several = tables.board, top, far, several
         self.known: dict[str, int] = {}
+        self.taken: dict[int, int] = {}
+        """Columns that are written at once, by the first of them."""
 
     def column(self, place: int) -> int:
         """First column of a rate, counted from 1."""
@@ -126,12 +138,17 @@ class Rows:
 
     def board_put(self, label: str, column: int, e: X) -> X:
         """Write one cell, or all of a rate where the formula is that of several columns."""
+        row, count = self.row(label), self.taken.get(column, 1)
+        if count > 1 or np.ndim(e.value) == 2:
+            return self.board.across(row, column, e, max(count, self.several), "general")
+        return self.board.put(row, column, e, "general")
+
+    def row(self, label: str) -> int:
+        """The row of a label, written when it first occurs."""
         if label not in self.known:
             self.known[label] = self.top + len(self.known)
             self.board.page.write(self.known[label], self.far, label, "short")
-        if np.ndim(e.value) == 2:
-            return self.board.across(self.known[label], column, e, self.several, "general")
-        return self.board.put(self.known[label], column, e, "general")
+        return self.known[label]
 
 
 def single(put: Callable[[str, X], X], suffix: str) -> Write:
@@ -145,7 +162,7 @@ def pick_each(column: Column | X, place: Column) -> X:
     """Rows of a range by the places in a column, row by row."""
     source = column if isinstance(column, X) else column.all
     index = place.value.astype(int) - 1
-    return X(f"INDEX({source.text},{place.each.text})", np.asarray(source.value)[index])
+    return X(f"INDEX({source.text},{place.each.text})", np.asarray(source.value)[..., index])
 
 
 def share_within_both(share: X, left: X, both_: tuple[X, X, X], alone: tuple[X, X, X] | None
@@ -265,7 +282,12 @@ class Chain:
     # -- one rate -------------------------------------------------------------------------------
 
     def ask(self, column: int, rate: X, cv2: X, limit: X | None = None) -> Asked:
-        """Everything about one rate; under a given batch limit, or the largest that will do."""
+        """Everything about one rate; under a given batch limit, or the largest that will do.
+
+        Where the value of the rate is that of several, all of them in as many columns.
+        """
+        if np.ndim(rate.value) == 2:
+            self.rows.taken[column] = len(rate.value)
         put = Scalars(self.rows, column)
         one = Asked(column, put("Requests per second [1/s]", rate), put("Arrival CV²", cv2))
         c = one.cells
@@ -317,7 +339,7 @@ class Chain:
         """ln of the weight at the end of each row of batch sizes, on the rows themselves, and the
         sum of what one more on each batch size's logarithm adds to it."""
         t, c = self.tables, one.cells
-        one.write = Beside(t.board, t.n, one.column, self.titled)
+        one.write = Beside(t.board, t.n, one.column, self.titled, rates=one.rates)
         left = absolute(1.0 - c["demand"] * t.extra["per_token"].each)
         peak = one.write("Peakedness", self._peak(
             own + square(one.rate) * t.extra["own"].each, left)).each
@@ -330,7 +352,7 @@ class Chain:
         gain = t.width.value * np.log(np.maximum(safe, 1e-300)) / peak.value
         letter = xl_col_to_name(one.column)
         e = X(f"N({letter}{{p}})+IF({inside.text},{t.width.each.text}*LN({util.text})"
-              f"/{peak.text},0)", np.cumsum(gain))
+              f"/{peak.text},0)", np.cumsum(gain, axis=-1))
         made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value), "general")
         c["logs"], c["before"] = made.all, made.shifted
 
@@ -338,7 +360,7 @@ class Chain:
         """Running sums of a column over the batch sizes: up to each row, and before it."""
         t, letter = self.tables, xl_col_to_name(column)
         made = t.board.down(t.n.first - 1, column, X(
-            f"N({letter}{{p}})+{e.text}", np.cumsum(e.value)), len(t.n.value), "general")
+            f"N({letter}{{p}})+{e.text}", np.cumsum(e.value, axis=-1)), len(t.n.value), "general")
         return made.all, made.shifted
 
     def weights(self, one: Asked, reference: bool = False) -> X:
@@ -396,7 +418,7 @@ class Chain:
         if self.kind == "colocated":
             c["cost"] = put("Prefill over the time left to decodes [s]", m["s1"] / c["slow"])
             c["until"] = put("Wait with the prefill [s]", c["behind"] + m["s1"])
-        one.write = one.write or Beside(t.board, t.n, one.column, self.titled)
+        one.write = one.write or Beside(t.board, t.n, one.column, self.titled, rates=one.rates)
         one.pace = self._pace(one, one.write, "sizes")
         one.law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), self._gaps("own"))
         if sizing:
@@ -405,7 +427,7 @@ class Chain:
     def _good(self, one: Asked, write: Beside, pace: Pace, own: Law) -> None:
         """Columns of the shares within the target of TPOT, over batch sizes and batch limits."""
         t, limit = self.tables, self.targets.tpot
-        beside = Beside(t.board, t.cap, one.column, self.titled)
+        beside = one.limits = Beside(t.board, t.cap, one.column, self.titled, rates=one.rates)
         last = self._pace(one, beside, "limits")
         found = []
         for tag, text in (("own", ""), ("reference", ", reference answers")):
@@ -457,18 +479,11 @@ class Chain:
         """Largest batch limit that keeps up and holds TPOT (and gaps, where they are TPOT)."""
         t, targets = self.tables, self.targets
         open_e = self._open_limits(one)
-        ratio, mine, weight = tail = self._tails(one, open_e)
+        ratio, _, weight = tail = self._tails(one, open_e)
         if self.kind == "decode":
             surplus = self._steps_within(one, tail, targets.tpot, targets.tpot_level)
         else:
-            level = targets.tpot_level - BARELY
-            own, own_last, short, short_last = one.good
-            surplus = self._surplus(one, self._limit_weight(one, True), mine,
-                                    self._ratio(one, open_e, least(
-                                        REFERENCE_TOKENS, t.output.mean)), short.all,
-                                    short_last.each, level, True)
-            surplus = least(surplus, when(t.output.mean > REFERENCE_TOKENS, self._surplus(
-                one, weight, mine, ratio, own.all, own_last.each, level), surplus))
+            open_e, surplus = self._requests_within(one, tail, open_e)
         allowed = 1.0 * (self._held(one.column, open_e, surplus).all >= 0.0)
         if self.slow_targets:
             allowed = allowed * self.asked.all
@@ -533,13 +548,49 @@ class Chain:
         each = c["log"] + c["shorter"] if reference else c["log"]
         return exp((caps * each + self.limit_logs.each) / c["peak"] - top)
 
-    def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X,
-                 reference: bool = False) -> X:
+    def _requests_within(self, one: Asked, tail: tuple[X, X, X], open_e: X) -> tuple[X, X]:
+        """For each limit, whether it is open, and the output of requests in time less what must
+        be: the least of that of the answers and of the reference answers. Each part is a column."""
+        assert one.limits is not None
+        ratio, mine, weight = tail
+        own, own_last, short, short_last = one.good
+        is_open = one.limits("Open", open_e * 1.0).each > 0.0
+        mine = one.limits("Its TPOT [s]", mine).each
+        answers = self._in_time(one, is_open, (ratio, mine, weight), own, own_last, "")
+        reference = self._in_time(
+            one, is_open, (self._ratio(one, open_e, least(
+                REFERENCE_TOKENS, self.tables.output.mean)), mine, self._limit_weight(one, True)),
+            short, short_last, ", reference answers")
+        return is_open, when(self.tables.output.mean > REFERENCE_TOKENS,
+                             least(answers, reference), reference)
+
+    def _in_time(self, one: Asked, is_open: X, tail: tuple[X, X, X], good: Column, last: Column,
+                 text: str) -> X:
+        """The same of one kind of answers, with a column of the batch sizes that limits sum up;
+        -1 where the limit is not open."""
+        t, write = self.tables, one.limits
+        assert write is not None
+        assert one.write is not None
+        ratio, mine, weight = tail
+        level = self.targets.tpot_level - BARELY
+        past = write(f"Ratio past it{text}", when(is_open, ratio, 0.5)).each
+        states = self.weights(one, bool(text)) * t.n.all / self.tpot(one)
+        column = one.write(f"Output in time less what must be{text}", X(
+            by_row(states.text, self), states.value, states.binds) * (good.each - level)).all
+        inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{column.text})",
+                   np.nan_to_num(column.value) @ self.below.T)
+        waiting = write(f"Output of those that wait{text}", when(
+            is_open, weight * t.cap.each / mine * past / (1.0 - past), 0.0)).each
+        return write(f"In time less what must be{text}", when(
+            is_open, inside + waiting * (last.each - level), -1.0)).each
+
+    def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X
+                 ) -> X:
         """For each limit: output in time less what must be, over the states and the waiting."""
         t, caps = self.tables, self.tables.cap.each
-        states = self.weights(one, reference) * t.n.all / self.tpot(one) * (good - level)
+        states = self.weights(one) * t.n.all / self.tpot(one) * (good - level)
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={caps.text})*{states.at(3)})",
-                   self.below @ np.nan_to_num(states.value))
+                   np.nan_to_num(states.value) @ self.below.T)
         return inside + weight * caps / mine * ratio / (1.0 - ratio) * (last - level)
 
     def _most_sequences(self) -> X:
@@ -552,7 +603,7 @@ class Chain:
         """Whether at most 1 % wait for a place, for each limit."""
         t, c = self.tables, one.cells
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{self.weights(one).at(3)})",
-                   self.below @ self.weights(one).value)
+                   self.weights(one).value @ self.below.T)
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= ADMISSION_SHARE), 0.0)
@@ -742,11 +793,11 @@ class Chain:
         per = t.extra["per_token"].each if self.kind == "chunked" else None
         slow = c.get("slow") if per is None else self.left(one, per)
         tpot = t.seconds.each if slow is None else t.seconds.each / slow
-        each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self, c), weight.value,
+        each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self), weight.value,
                                             weight.binds) * t.n.each / tpot
         each = each + (t.end.each.is_(c["cap"])) * c["last"]
         letter = xl_col_to_name(one.column + SIDE)
-        e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value))
+        e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value, axis=-1))
         return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value), "general")
 
     def _stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
@@ -882,17 +933,17 @@ class Chain:
         return at
 
 
-def by_row(text: str, chain: Chain, cells: dict[str, X]) -> str:
+def by_row(text: str, chain: Chain) -> str:
     """A formula over the batch sizes as one of a single row of them."""
     t = chain.tables
-    pairs = [(c.all.text, c.each.text) for c in (t.width, t.n, t.end) if c.name]
-    if chain.middles is not None:
-        pairs.append((chain.middles.all.text, chain.middles.each.text))
-    for name in ("logs", "before"):
-        if name in cells:
-            first = cells[name].text.replace("$", "").split(":")[0]
-            letter = first.rstrip("0123456789")
-            pairs.append((cells[name].text, f"${letter}{{{'r' if name == 'logs' else 'p'}}}"))
-    for whole_, one in sorted(pairs, key=lambda p: -len(p[0])):
-        text = text.replace(whole_, one)
-    return text
+    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles]
+    for column in columns:
+        if column is not None and column.name:
+            text = re.sub(rf"\b{column.name}\b", column.each.text, text)
+    rows = {(t.n.first, t.n.last): "{r}", (t.n.first - 1, t.n.last - 1): "{p}"}
+
+    def one(found: re.Match[str]) -> str:
+        row = rows.get((int(found[2]), int(found[3])))
+        return found[0] if row is None else found[1] + row
+
+    return RANGE.sub(one, text)

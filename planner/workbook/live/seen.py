@@ -93,7 +93,7 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
     tpot = t.board.named(t._sized("TPOT at the peak [s]", t.seconds.each if slow is None
                                   else t.seconds.each / slow, "six"), f"tpot_{t.tag}")
     weight = chain.weights(one)
-    rows = X(by_row(weight.text, chain, c), weight.value, weight.binds)
+    rows = X(by_row(weight.text, chain), weight.value, weight.binds)
     t._sized("Share of time", (t.end.each <= c["cap"]) * rows / c["total"]
                     + (t.end.each.is_(c["cap"])) * c["tail"] / c["total"], "percent1")
     tokens = t.board.named(t._sized("Output at the peak", (t.end.each <= c["cap"]) * rows

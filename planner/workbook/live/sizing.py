@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from planner.workbook.fast import letters
 from planner.workbook.live.expr import X, both, least, most, round_up, sqrt, square, when, x
+from planner.workbook.live.guess import Guess
 from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS, Load
 from planner.workbook.live.search import Asked, Rows, Scalars
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
 """From a column, a rate, an arrival CV² and a batch limit (or none) to the cells of the column and
-whether the rate holds."""
+whether the rate holds. Where the rate's value is that of several, it fills as many columns."""
+HIGH, LOW = "Highest rate not known to hold", "Highest rate known to hold"
+BY_RATE, FEWER = "Replicas by the highest rate", "One fewer"
+TRIES = STEPS + 2
+"""Columns before that of the peak."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,15 +32,18 @@ class Found:
         0 when no number of replicas holds.
     highest : X
         [1/s] the highest rate of one replica that holds.
-    planned, peak : Asked
-        The columns at the planned rate and at the peak.
+    limit : X
+        Batch limit at the planned rate; 0 for prefill pools.
+    peak : Asked
+        The column at the peak.
     asked : X
-        The number of replicas that those two columns ask, whether they hold or not.
+        The number of replicas that the columns at the planned rate and at the peak ask, whether
+        they hold or not.
     """
 
     replicas: X
     highest: X
-    planned: Asked
+    limit: X
     peak: Asked
     asked: X
 
@@ -43,48 +54,139 @@ def arrival_cv2(load: Load, replicas: X) -> X:
 
 
 @dataclass(slots=True, eq=False)
-class Sought:
-    """What the columns of a search came to.
+class Tried:
+    """What the columns before that of the peak came to.
 
     Attributes
     ----------
     count : X
-        Replicas that the last columns ask.
+        Replicas that the last column asks.
     holds : X
         Whether they hold.
     highest : X
         [1/s] the highest rate of one replica that holds.
-    planned, peak : Asked
-        The columns at the planned rate and at the peak.
+    limit : X
+        Batch limit of the last column; 0 for prefill pools.
     """
 
     count: X
     holds: X
     highest: X
-    planned: Asked
+    limit: X
+
+
+@dataclass(slots=True, eq=False)
+class Sought(Tried):
+    """The same, and the column at the peak."""
+
     peak: Asked
 
 
 def search(rows: Rows, load: Load, ceiling: X, ask: Ask, limited: bool = False) -> Sought:
     """Write the columns of the search, see :func:`size`."""
+    several = np.ndim(ceiling.value) == 2
+    tried = (one_by_one if several else together)(rows, load, ceiling, ask)
+    _title(rows, TRIES + 1, "At the peak")
+    peak, _ = ask(rows.column(TRIES + 1), load.rate / tried.count, arrival_cv2(load, tried.count),
+                  tried.limit if limited else x(1.0))
+    return Sought(tried.count, tried.holds, tried.highest, tried.limit, peak)
+
+
+def one_by_one(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
+    """The tries, each written when the one before it is known."""
     wanted = load.rate / load.utilization
     low, high = ceiling / float(2**OCTAVES), ceiling
     for i in range(1, STEPS + 1):
         rate = sqrt(low * high) if i > 1 else ceiling / float(2**FIRST_OCTAVES)
-        one, holds = _column(rows, i, f"Try {i}", rate, load, wanted, ask)
+        _title(rows, i, f"Try {i}")
+        one, holds = ask(rows.column(i), rate, _try_cv2(load, rate, wanted), None)
         put = Scalars(rows, rows.column(i))
-        high = put("Highest rate not known to hold", when(holds > 0.0, high, one.rate))
-        low = put("Highest rate known to hold", when(holds > 0.0, one.rate, low))
+        high = put(HIGH, when(holds > 0.0, high, one.rate))
+        low = put(LOW, when(holds > 0.0, one.rate, low))
     put = Scalars(rows, rows.column(STEPS + 1))
-    first = put("Replicas by the highest rate", most(round_up(wanted / low - 1e-9), 1.0))
-    fewer = put("One fewer", most(first - 1.0, 1.0))
-    one, holds = _replicas(rows, STEPS + 1, "One fewer", fewer, wanted, load, ask, None)
-    put = Scalars(rows, rows.column(STEPS + 2))
-    count = put("Replicas by the highest rate", when(both(holds > 0.0, first > 1.0), fewer, first))
-    planned, holds = _replicas(rows, STEPS + 2, "Planned", count, wanted, load, ask, None)
-    limit = planned.cells["limit"] if limited else x(1.0)
-    peak, _ = _replicas(rows, STEPS + 3, "At the peak", count, load.rate, load, ask, limit)
-    return Sought(count, holds, low, planned, peak)
+    first = put(BY_RATE, _by_rate(wanted, low))
+    fewer = put(FEWER, most(first - 1.0, 1.0))
+    _title(rows, STEPS + 1, FEWER)
+    one, holds = ask(rows.column(STEPS + 1), wanted / fewer, arrival_cv2(load, fewer), None)
+    count = Scalars(rows, rows.column(TRIES))(BY_RATE, when(
+        both(holds > 0.0, first > 1.0), fewer, first))
+    _title(rows, TRIES, "Planned")
+    _, holds = ask(rows.column(TRIES), wanted / count, arrival_cv2(load, count), None)
+    return Tried(count, holds, low, x(0.0))
+
+
+def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
+    """The same tries, written at once: rates are guessed until each try bears out the next."""
+    wanted = load.rate / load.utilization
+    column, guess = rows.column(1), Guess(float(ceiling.value), float(wanted.value), load.carried)
+    spread = float(load.cv.value) ** 2 - 1.0
+    while True:
+        rates = np.array(guess.rates())[:, None]
+        cv2 = 1.0 + spread * np.minimum(rates / float(wanted.value), 1.0)
+        one, holds = ask(column, X("0", rates), X("0", cv2), None)
+        if guess.borne_out(rates[:, 0].tolist(), (holds.value[:, 0] > 0.0).tolist()):
+            break
+    for place in range(1, TRIES + 1):
+        _title(rows, place, f"Try {place}" if place <= STEPS else FEWER if place < TRIES
+               else "Planned")
+
+    def cell(e: X, place: int) -> X:
+        """One of the cells of a row of tries."""
+        row = e.text.rpartition("$")[2]
+        return X(f"${letters(rows.column(place))}${row}", float(e.value[place - 1, 0]))
+
+    low = _bounds(rows, one.rate, holds, ceiling, guess)
+    board, put = rows.board, Scalars(rows, rows.column(STEPS + 1))
+    first = put(BY_RATE, _by_rate(wanted, low))
+    fewer = put(FEWER, most(first - 1.0, 1.0))
+    count = Scalars(rows, rows.column(TRIES))(BY_RATE, when(
+        both(cell(holds, STEPS + 1) > 0.0, first > 1.0), fewer, first))
+    row = _row_of(one.rate)
+    before = letters(column)
+    board.each_across(row, column, (
+        (1, X((ceiling / float(2**FIRST_OCTAVES)).text, one.rate.value[:1])),
+        (STEPS - 1, X(f"SQRT({before}${rows.known[LOW] + 1}*{before}${rows.known[HIGH] + 1})",
+                      one.rate.value[1:STEPS])),
+        (1, wanted / fewer), (1, wanted / count)), "general")
+    board.each_across(_row_of(one.cv2), column, (
+        (STEPS, _try_cv2(load, X(one.rate.text, one.rate.value[:STEPS]), wanted)),
+        (1, arrival_cv2(load, fewer)), (1, arrival_cv2(load, count))), "general")
+    return Tried(count, cell(holds, TRIES), low, cell(one.cells["limit"], TRIES))
+
+
+def _bounds(rows: Rows, rate: X, holds: X, ceiling: X, guess: Guess) -> X:
+    """Write what each try leaves of the range of rates; the highest rate known to hold."""
+    column, made = rows.column(1), {}
+    here, before = letters(column + 1), letters(column)
+    second = X(f"{here}${_row_of(rate) + 1}", rate.value[1:STEPS])
+    again = X(f"{here}${_row_of(holds) + 1}", holds.value[1:STEPS]) > 0.0
+    found = np.array(guess.bounds())[:, :, None]
+    for name, values, start in ((HIGH, found[1], ceiling), (LOW, found[0], ceiling / float(
+            2**OCTAVES))):
+        row = rows.row(name)
+        last = X(f"{before}${row + 1}", values[:-1])
+        ones = (X(e.text, e.value[:1]) for e in (rate, holds))
+        at, held = ones
+        es = (when(held > 0.0, start, at), when(again, last, second)) if name == HIGH else (
+            when(held > 0.0, at, start), when(again, second, last))
+        rows.board.each_across(row, column, ((1, es[0]), (STEPS - 1, es[1])), "general")
+        made[name] = X(f"${letters(rows.column(STEPS))}${row + 1}", float(values[-1, 0]))
+    return made[LOW]
+
+
+def _row_of(e: X) -> int:
+    """The row (from 0) of a row of cells."""
+    return int(e.text.rpartition("$")[2]) - 1
+
+
+def _try_cv2(load: Load, rate: X, wanted: X) -> X:
+    """Squared CV at one of the replicas that a rate takes."""
+    return 1.0 + (square(load.cv) - 1.0) * least(rate / wanted, 1.0)
+
+
+def _by_rate(wanted: X, highest: X) -> X:
+    """Replicas of which none carries more than a rate."""
+    return most(round_up(wanted / highest - 1e-9), 1.0)
 
 
 def size(rows: Rows, load: Load, ceiling: X, ask: Ask, tag: str) -> Found:
@@ -107,23 +209,8 @@ def size(rows: Rows, load: Load, ceiling: X, ask: Ask, tag: str) -> Found:
         name=f"replicas_found_{tag}")
     highest = board.line("Highest rate of a replica", found.highest, "1/s",
                          "at which every target holds", "six", name=f"highest_found_{tag}")
-    return Found(replicas, highest, found.planned, found.peak, found.count)
+    return Found(replicas, highest, found.limit, found.peak, found.count)
 
 
 def _title(rows: Rows, place: int, title: str) -> None:
     rows.board.page.write(rows.top - 1, rows.column(place), title, "count", "header")
-
-
-def _column(rows: Rows, place: int, title: str, rate: X, load: Load, wanted: X, ask: Ask
-            ) -> tuple[Asked, X]:
-    """One rate, with the burstiness of the replicas that it takes."""
-    _title(rows, place, title)
-    cv2 = 1.0 + (square(load.cv) - 1.0) * least(rate / wanted, 1.0)
-    return ask(rows.column(place), rate, cv2, None)
-
-
-def _replicas(rows: Rows, place: int, title: str, count: X, peak: X, load: Load, ask: Ask,
-              limit: X | None) -> tuple[Asked, X]:
-    """The rate of one of a number of replicas."""
-    _title(rows, place, title)
-    return ask(rows.column(place), peak / count, arrival_cv2(load, count), limit)

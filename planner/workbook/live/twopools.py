@@ -263,7 +263,7 @@ class TwoPools:
                    name=f"replicas_found_prefill_{tag}"),
             b.line("Highest rate of a prefill replica", put.pick(highest, place), "1/s",
                    "at which every target holds", "six", name=f"highest_found_prefill_{tag}"),
-            sought.peak, sought.peak,
+            x(0.0), sought.peak,
             b.line("Prefill replicas asked", put.pick(asked, place), "", "", "count"))
         return self._paired(chain, decode, chosen, place, latency, mean)
 
@@ -416,7 +416,7 @@ class TwoPools:
             rows.append({
                 "Decode replicas asked": pair.decode.asked,
                 "Prefill replicas asked": pair.prefill.asked,
-                "Batch limit": pair.decode.planned.cells["limit"],
+                "Batch limit": pair.decode.limit,
                 "Replicas of decode that carry the peak": pair.decode.replicas,
                 "Highest rate of a decode replica": pair.decode.highest,
                 "Replicas of prefill that carry the peak": pair.prefill.replicas,
@@ -449,8 +449,8 @@ class TwoPools:
         rows = Rows(self.prefill, self.top + SCALAR_ROWS, far, self.packs.count)
         ask, _, mean = self._asker(rows, targets, admission, latency)
         at_prefill, _ = ask(far + 1, own.rate / prefill, arrival_cv2(own, prefill), None)
-        return self._paired(chain, Found(known[0], known[1], peak, peak, decode),
-                            Found(known[2], known[3], at_prefill, at_prefill, prefill), place,
+        return self._paired(chain, Found(known[0], known[1], peak.cells["limit"], peak, decode),
+                            Found(known[2], known[3], x(0.0), at_prefill, prefill), place,
                             latency, mean)
 
 

@@ -1,0 +1,90 @@
+"""Guessed rates of a search: those that a search one by one comes to, in a few rounds."""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+
+import numpy as np
+import openpyxl
+import pytest
+
+from planner.workbook.fast import FastBook, settings
+from planner.workbook.layout import lines
+from planner.workbook.live.guess import Guess
+from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS
+
+CEILING = 7.5
+
+
+def one_by_one(highest: float, wanted: float) -> list[float]:
+    """Rates of the search when each is asked after the one before it."""
+    low, high = CEILING / 2.0**OCTAVES, CEILING
+    rates = []
+    for i in range(STEPS):
+        rates.append(math.sqrt(low * high) if i else CEILING / 2.0**FIRST_OCTAVES)
+        low, high = (rates[-1], high) if rates[-1] <= highest else (low, rates[-1])
+    first = max(math.ceil(wanted / low - 1e-9), 1)
+    fewer = max(first - 1, 1)
+    return [*rates, wanted / fewer,
+            wanted / (fewer if first > 1 and wanted / fewer <= highest else first)]
+
+
+@pytest.mark.parametrize("highest", [0.0, 0.003, 0.4, 0.95, 3.14, 7.4, 9.0])
+@pytest.mark.parametrize(("hint", "most_rounds"), [(0.0, 8), (1.0, 8), (0.998, 3)])
+def test_the_rates_are_those_of_a_search_one_by_one(highest: float, hint: float,
+                                                     most_rounds: int) -> None:
+    guess = Guess(CEILING, 40.0, hint if hint == 1.0 else hint * highest)
+    for _ in range(1, STEPS + 10):
+        rates = guess.rates()
+        if guess.borne_out(rates, [r <= highest for r in rates]):
+            break
+    assert rates == one_by_one(highest, 40.0)
+    if 0.1 < highest < CEILING and hint == 0.998:
+        assert len(guess.known) <= most_rounds * (STEPS + 2)
+
+
+def test_answers_without_order_end_all_the_same() -> None:
+    """Rates that hold above some that do not: the search takes the answers as they come."""
+    guess = Guess(CEILING, 40.0, 2.0)
+
+    def holds(rate: float) -> bool:
+        return rate < 0.5 or 1.0 < rate < 1.5
+
+    for _ in range(STEPS + 12):
+        rates = guess.rates()
+        if guess.borne_out(rates, [holds(r) for r in rates]):
+            break
+    else:
+        pytest.fail("no end")
+    low, high = CEILING / 2.0**OCTAVES, CEILING
+    for i, rate in enumerate(rates[:STEPS]):
+        assert rate == (math.sqrt(low * high) if i else CEILING / 2.0**FIRST_OCTAVES)
+        low, high = (rate, high) if holds(rate) else (low, rate)
+
+
+def test_an_area_is_one_formula_with_the_value_of_each_cell() -> None:
+    target = io.BytesIO()
+    with FastBook(target, settings()) as book:
+        sheet = book.add_worksheet("A")
+        values = np.array([[1.5, 2.0], [0.25, -3.0]])
+        sheet.put_number(0, 0, 7.0, book.add_format({}))
+        sheet.reach(2, 2)
+        sheet.add_area(1, 1, 'IF(A1<5,1%,"&")', book.add_format({}), np.zeros((2, 2)))
+        sheet.add_area(1, 1, 'IF(A1<5,1%,"&")', book.add_format({}), values)
+    with zipfile.ZipFile(target) as parts:
+        xml = parts.read("xl/worksheets/sheet1.xml").decode()
+    assert xml.count("IF(A1&lt;5,1%,") == 1
+    read = openpyxl.load_workbook(io.BytesIO(target.getvalue()), data_only=True)["A"]
+    assert [[read.cell(r, c).value for c in (2, 3)] for r in (2, 3)] == [[1.5, 0.25], [2, -3]]
+    formulas = openpyxl.load_workbook(io.BytesIO(target.getvalue()))["A"]
+    assert formulas["C3"].value == '=IF(B2<5,1%,"&")'
+
+
+def test_a_wrapped_text_of_wide_letters_gets_all_its_lines() -> None:
+    """As LibreOffice breaks it in a column of 68 characters."""
+    text = ("vllm-ada-fp8 (assumed, 2026-11-30): L40S GEMM 0.82 bf16 and 0.63 fp8 of spec; stream "
+            "0.87; memory: start-up logs of vLLM 0.19 on H100; moved as the fits on "
+            "b200-sxm-180gb, mi300x, mi325x, mi355x, h100-sxm-80gb, h200-sxm-141gb moved")
+    assert lines(text, 67.2) == 4
