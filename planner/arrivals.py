@@ -58,10 +58,10 @@ class Influx:
     ranks: int = 1
 
     @classmethod
-    def of(cls, arrival_cv2: float) -> Influx:
+    def of(cls, arrival_cv2: float, ranks: int = 1) -> Influx:
         """Where no prompts are prefilled."""
-        peak = peakedness(arrival_cv2)
-        return cls(peak, peak)
+        peak = peakedness(max(1.0 + (arrival_cv2 - 1.0) / ranks, 1.0))
+        return cls(ranks * peak, peak, 0.0, ranks)
 
     @classmethod
     def beside(cls, arrival_cv2: float, load: Array, swing: Array, overlap: float,

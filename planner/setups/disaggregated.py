@@ -106,7 +106,8 @@ class DecodePool:
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
         """The running sequences at an arrival rate."""
-        return Chain.of(rate_per_s, self.workload.output.mean, self.token_s, Influx.of(cv2))
+        return Chain.of(rate_per_s, self.workload.output.mean, self.token_s,
+                        Influx.of(cv2, self.table.deployment.layout.data))
 
     def first_step_s(self, chain: Chain, cap: int) -> float:
         """Rest of the running step plus the first step [s] at the mean batch."""

@@ -198,6 +198,7 @@ def test_prompts_let_requests_through_by_busy_periods(load):
 
 def test_influx_of_ranks_and_bursts():
     assert Influx.of(9.0) == Influx(5.0, 5.0)
+    assert Influx.of(9.0, 4) == Influx(8.0, 2.0, 0.0, 4)
     plain = beside(1.0, 0.0, 0.5)
     assert (plain.peak, plain.full_peak) == (1.0, 1.0)
     assert beside(9.0, 0.0, 0.5).peak == Influx.of(9.0).peak

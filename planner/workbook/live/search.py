@@ -302,8 +302,7 @@ class Chain:
     def _open(self, put: Scalars, one: Asked) -> None:
         """The chain at this rate, scaled so that no weight overflows."""
         t, c, m = self.tables, one.cells, self.tables.moments
-        own = one.cv2 if self.kind == "decode" or self.ranks == 1 else (
-            1.0 + (one.cv2 - 1.0) / self.ranks)
+        own = one.cv2 if self.ranks == 1 else 1.0 + (one.cv2 - 1.0) / self.ranks
         own = put("Arrival CV² of a rank, at least 1", most(own, 1.0))
         c["full_peak"] = put("Peakedness of arrivals", 1.0 + (own - 1.0) / 2.0)
         if self.kind == "chunked":
@@ -319,6 +318,8 @@ class Chain:
             c["peak"] = put("Peakedness", self._peak(
                 own + square(one.rate * m["occupancy"]) * c["own"], c["slow"]))
             inner = inner / c["slow"]
+        elif self.ranks > 1:
+            c["peak"] = put("Peakedness", self.ranks * c["full_peak"])
         c["log"] = put("ln of output tokens per second", ln(most(inner, 1e-300)))
         assert self.middles is not None
         scaled = (t.n.all * c["log"] + self.middles.all) / c["peak"]
@@ -639,7 +640,7 @@ class Chain:
         c["running"] = put("Running sequences, mean", (
             total(inside * t.n.all) + tail * cap) / whole_)
         c["waits"] = put("Share that waits for a place", weight / (1.0 - ratio) / whole_)
-        each = full / one.rate if self.kind == "decode" else full * self.ranks / one.rate
+        each = full / one.rate if self.ranks == 1 else full * self.ranks / one.rate
         c["waits_s"] = put("Their mean wait [s]", each / (1.0 - ratio))
 
     def at_running(self, put: Scalars, one: Asked, column: Column, label: str) -> X:
