@@ -41,6 +41,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     "gaps": {"setups": ["colocated"], "slo": {"ttft_ms": 1000, "itl_ms": 80, "percentile": 90}},
     "whole, two pools": {"setups": ["disaggregated"],
                          "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
+                         # Not 24/s, where the 90th percentile falls within 1e-4 on a whole
+                         # number of sequences and the rows of the sheet see the one below.
+                         "workload": {**REQUEST["workload"], "requests_per_second": 26},
                          "slo": {"ttft_ms": 2000, "e2e_ms": 9000, "percentile": 90}},
     "packed passes": {"setups": ["disaggregated"],
                       "limits": {"max_tensor_parallel": 1, "spare_replicas": 1,
