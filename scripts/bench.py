@@ -81,6 +81,7 @@ def jobs(api: Api, names: Sequence[str]) -> dict[str, Callable[[], Any]]:
             "the same, 50 fleets": partial(api.post, "budgets", apart),
             "workbook of that budget": budget_book,
             "the same by openpyxl": partial(write_with_openpyxl, cells_of(budget_book())),
+            "40 cells of the catalog sweep": sweep_cells(40),
             "in process, no advice": in_process(advice=False),
             "in process, with advice": in_process(advice=True), **plans,
             "estimate 10,000 steps": partial(api.post, "estimates", many_steps(10_000)),
@@ -136,6 +137,18 @@ def write_with_openpyxl(sheets: dict[str, list[tuple[Any, ...]]]) -> None:
         for row in rows:
             sheet.append(row)
     book.save(io.BytesIO())
+
+
+def sweep_cells(count: int) -> Callable[[], Any]:
+    """Cells spread evenly over the catalog sweep: a model on a GPU in three set-ups each."""
+    from planner.catalog.shipped import shipped_catalog
+    from planner.sweeps.grid import checked_grid
+    from planner.sweeps.tasks import plan_cell
+
+    asked, catalog = example("sweeps/catalog"), shipped_catalog()
+    grid = checked_grid(asked["base"], asked["grid"], catalog, 10**6)
+    cells = [grid.combination(grid.cells * i // count) for i in range(count)]
+    return lambda: [plan_cell(grid, cell, catalog) for cell in cells]
 
 
 def in_process(advice: bool) -> Callable[[], Any]:
