@@ -17,7 +17,7 @@ from __future__ import annotations
 
 # -- the run's settings (``Config.run_i``, ``run_f``)
 (C_COUNT, C_ROUTER, C_WARMUP) = range(3)
-(C_START_S, C_BIN_S, C_GAP_LIMIT_S, C_LAYERS) = range(4)
+(C_START_S, C_BIN_S, C_GAP_LIMIT_S, C_LAYERS, C_SEND_SHARE, C_RECEIVE_SHARE) = range(6)
 
 # -- requests (``State.request_i``, ``request_f``)
 (R_PROMPT, R_OUTPUT, R_HIT, R_STEPS, R_STATUS, R_LEFT, R_JOINED, R_HAS_CACHE, R_NEXT,

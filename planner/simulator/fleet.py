@@ -139,6 +139,9 @@ class KvTransfer:
     state_bytes : float
     layers : int
         Layers, each sent when it is computed.
+    send_share, receive_share : float
+        Of the time on the wire, how much keeps the cards of each side: below 1 where that side is
+        the faster and others can use the rest.
     """
 
     bytes_per_s: float
@@ -147,6 +150,8 @@ class KvTransfer:
     bytes_per_token: NDArray[np.float64]
     state_bytes: float
     layers: int
+    send_share: float = 1.0
+    receive_share: float = 1.0
 
     def wire_s(self, prompt_tokens: NDArray[np.int64]) -> NDArray[np.float64]:
         """[s] that each prompt's cache is on the wire."""
@@ -282,10 +287,11 @@ def _cache_kinds(d: Deployment, tensor: int
 def kv_transfer(source: Deployment, target: Deployment) -> KvTransfer:
     """The hand-over between a prefill and a decode deployment."""
     windows, sizes = _cache_kinds(source, 1)
-    bandwidth = min(d.layout.gpus * d.gpu.nic_bytes_per_s for d in (source, target))
-    return KvTransfer(bandwidth * NETWORK_EFFICIENCY, source.profile.collective_latency_s,
+    send, receive = (d.layout.gpus * d.gpu.nic_bytes_per_s for d in (source, target))
+    slower = min(send, receive)
+    return KvTransfer(slower * NETWORK_EFFICIENCY, source.profile.collective_latency_s,
                       windows, sizes, float(source.llm.state_bytes_per_sequence),
-                      source.llm.layers)
+                      source.llm.layers, slower / send, slower / receive)
 
 
 # -- from a plan ----------------------------------------------------------------------------------

@@ -1021,7 +1021,7 @@ def launch(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
         st.request_f[r, k.R_PREFILL_DONE_S] = end
         wire = st.request_f[r, k.R_WIRE_S]
         begins = max(now + seconds / cf.run_f[k.C_LAYERS], st.server_f[s, k.S_CARD_FREE_S])
-        st.server_f[s, k.S_CARD_FREE_S] = begins + wire
+        st.server_f[s, k.S_CARD_FREE_S] = begins + wire * cf.run_f[k.C_SEND_SHARE]
         sent = max(begins + wire, end + wire / cf.run_f[k.C_LAYERS])
         st.request_i[r, k.R_SENT_FROM] = s
         push_event(st, sent, SENT + 8 * r)
@@ -1102,11 +1102,11 @@ def assign(st: State, s: int, r: int, ready_s: float) -> None:
 
 
 @compiled
-def receive(st: State, s: int, r: int, sent_s: float) -> float:
+def receive(cf: Config, st: State, s: int, r: int, sent_s: float) -> float:
     """Queue for the cards of a decode server; when the cache has arrived [s]."""
     wire = st.request_f[r, k.R_WIRE_S]
     begins = max(sent_s - wire, st.server_f[s, k.S_CARD_FREE_S])
-    st.server_f[s, k.S_CARD_FREE_S] = begins + wire
+    st.server_f[s, k.S_CARD_FREE_S] = begins + wire * cf.run_f[k.C_RECEIVE_SHARE]
     there = max(sent_s, begins + wire)
     st.request_f[r, k.R_TRANSFER_S] = there - st.request_f[r, k.R_PREFILL_DONE_S]
     st.request_i[r, k.R_HAS_CACHE] = 1
@@ -1229,7 +1229,7 @@ def run_events(
             s = least_loaded(st, order, count)
             if lags:
                 advance(cf, st, p0, p1, d0, d1, s, now, False)
-            assign(st, s, index, receive(st, s, index, now))
+            assign(st, s, index, receive(cf, st, s, index, now))
         elif action == WAKE:
             waking = index
         elif action == FAILURE:

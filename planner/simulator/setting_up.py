@@ -41,7 +41,8 @@ def config_of(fleet: SimulatedFleet, requests: RequestTable, options: Simulation
                      dtype=np.int64)
     run_f = np.array([requests.arrival_s[0], max(requests.span_s, 1e-9) / options.timeline_bins,
                       math.inf if target is None else target.limit_s,
-                      fleet.transfer.layers if fleet.transfer else 1.0], dtype=np.float64)
+                      *((wire.layers, wire.send_share, wire.receive_share)
+                        if (wire := fleet.transfer) else (1.0, 1.0, 1.0))], dtype=np.float64)
     servers = [p.replicas * p.ranks for p in pools]
     if len(fleet.pools) == 1:
         servers[1] = 0

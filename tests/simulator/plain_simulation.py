@@ -103,6 +103,8 @@ class Plain:
                  router: str = "round_robin", failures: tuple[Failure, ...] = ()) -> None:
         self.fleet, self.steps, self.router = fleet, steps, router
         wires = fleet.transfer.wire_s(requests.prompt_tokens) if fleet.transfer else None
+        self.shares = ((fleet.transfer.send_share, fleet.transfer.receive_share)
+                       if fleet.transfer else (1.0, 1.0))
         self.jobs = [Job(i, *(x[i].item() for x in (
             requests.arrival_s, requests.prompt_tokens, requests.output_tokens,
             requests.cached_tokens)), wire_s=float(wires[i]) if wires is not None else 0.0)
@@ -334,7 +336,7 @@ class Plain:
             job.prefill_s += seconds
             job.prefill_done_s = end
             first = max(begin + seconds / layers, server.card_free)
-            server.card_free = first + job.wire_s
+            server.card_free = first + job.wire_s * self.shares[0]
             sent = max(first + job.wire_s, end + job.wire_s / layers)
             self.at(sent, self.hand_over(job, server))
 
@@ -343,7 +345,7 @@ class Plain:
             sender.load -= 1
             server = self.choose(1)
             begins = max(now - job.wire_s, server.card_free)
-            server.card_free = begins + job.wire_s
+            server.card_free = begins + job.wire_s * self.shares[1]
             job.has_cache = True
             self.queue(server, job, max(now, begins + job.wire_s))
         return event
