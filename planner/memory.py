@@ -114,7 +114,7 @@ def usable_bytes(scope: str, share: float, physical: float, held: float, beside:
     """Memory [B] that an engine fills, the cache included.
 
     ``whole``: ``u P``. ``static``: ``u (P - runtime)`` of weights and cache, with activations,
-    runtime and graphs beside them. ``free``: what is held, and ``u`` of the rest for the cache (all
+    runtime and graphs beside them, all of the GPU at most. ``free``: what is held, and ``u`` of the rest for the cache (all
     of the GPU where nothing is left).
 
     Parameters
@@ -133,7 +133,7 @@ def usable_bytes(scope: str, share: float, physical: float, held: float, beside:
     [72.0, 75.2, 77.0]
     """
     if scope == "static":
-        return share * (physical - runtime) + beside
+        return min(share * (physical - runtime) + beside, physical)
     if scope == "free":
         left = physical - held
         return held + (share * left if left > 0.0 else left)

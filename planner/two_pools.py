@@ -1,6 +1,7 @@
 """Disaggregated serving: prefill and decode pools sized apart, on every pair of GPU types.
 
-For each of the best decode pools the cheapest prefill pool is found that hands over to it in time.
+For each decode pool that can be as good the cheapest prefill pool is found that hands over to it in
+time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from itertools import count
 
 from planner.candidates import Candidate
 from planner.misses import miss_of
@@ -41,8 +43,6 @@ PREFILL_BATCHES = (1, 2, 4, 8)
 PACKED_TOKENS = 2048
 """[token] mean tokens of a packed pass beyond which packing only adds latency: far above the
 prompt length where a prefill turns compute-bound (DistServe, OSDI 2024, section 3.1)."""
-DECODE_CANDIDATES = 5
-"""Decode layouts per GPU type that are paired with every prefill pool."""
 E2E_SPLITS = (0.95, 0.85, 0.7, 0.5, 0.3)
 """Shares of an end-to-end target that the decode pool may take."""
 Refusals = dict[str, tuple[Table, Refusal]]
@@ -167,14 +167,6 @@ class _DecodePools:
             return self.found[place]
         return None
 
-    def fastest(self, most_gpus: float) -> Pool | None:
-        """Of all pools with at most ``most_gpus`` the one with the shortest step of a sequence."""
-        place = len(self.found)
-        while self.get(place, most_gpus):
-            place += 1
-        within = (p for p in self.found if spared_gpus(p, self.request) <= most_gpus)
-        return min(within, key=lambda p: float(p.table.decode_s[0]), default=None)
-
     def _sized(self, layout: Candidate) -> Pool | None:
         table = replace(layout.table, workload=self.request.workload)
         source = DecodePool(table)
@@ -242,17 +234,15 @@ class _Pairing:
     refusals: Refusals
 
     def run(self, decodes: _DecodePools, layouts: list[_PrefillLayout]) -> None:
-        """Pair the decode pools of fewest GPUs, and the fastest, with every prefill layout."""
+        """Pair the decode pools, fewest GPUs first, with every prefill layout, until none that is
+        left can be as good next to the smallest."""
         layouts = sorted(layouts, key=lambda x: x.layout.fewest_gpus)
         least = layouts[0].layout.fewest_gpus
-        for place in range(DECODE_CANDIDATES):
+        for place in count():
             pool = decodes.get(place, self._most_decode_gpus(least))
             if pool is None:
                 break
             self._pair_up(pool, layouts)
-        fastest = decodes.fastest(self._most_decode_gpus(least))
-        if fastest and fastest not in decodes.found[:DECODE_CANDIDATES]:
-            self._pair_up(fastest, layouts)
 
     def _most_decode_gpus(self, prefill_gpus: int) -> float:
         """GPUs of a decode pool that can still be as good as the best next to a prefill pool."""

@@ -715,8 +715,8 @@ class Chain:
         beyond = 1.0 - m["occupancy"] * self.ranks
         others = put("Prompts of the same step", one.rate / self.ranks * c["slow"] * step)
         mean = put("Their later stages, mean [s]", others * beyond * m["s1"])
-        return wait.plus(put, Wait(1.0 - exp(0.0 - others), mean,
-                                   others * square(beyond) * m["s2"] + square(mean)), " with them")
+        squares = others * square(beyond) * m["s2"] + square(mean)
+        return wait.plus(put, Wait(1.0 - exp(0.0 - others), mean, squares), " in the same step")
 
     def _with_place(self, put: Scalars, one: Asked, wait: Wait) -> None:
         """Add the wait for a place in the batch; both as one gamma."""

@@ -280,7 +280,7 @@ class StepSheet:
         scope = self.deployment.profile.memory_scope
         if scope == "static":
             free = physical - self.budget.runtime_bytes / 2**30
-            return (free * share + self.budget.beside_bytes / 2**30,
+            return (least(free * share + self.budget.beside_bytes / 2**30, physical),
                     "the share is of weights and cache; the rest lives beside them")
         if scope == "free":
             left = physical - taken
