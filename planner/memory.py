@@ -114,8 +114,8 @@ def usable_bytes(scope: str, share: float, physical: float, held: float, beside:
     """Memory [B] that an engine fills, the cache included.
 
     ``whole``: ``u P``. ``static``: ``u (P - runtime)`` of weights and cache, with activations,
-    runtime and graphs beside them, all of the GPU at most. ``free``: what is held, and ``u`` of the rest for the cache (all
-    of the GPU where nothing is left).
+    runtime and graphs beside them, all of the GPU at most. ``free``: what is held, and ``u`` of the
+    rest for the cache (all of the GPU where nothing is left).
 
     Parameters
     ----------
