@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from scipy.special import gammainc
 
 from planner import one_pool, two_pools
@@ -154,6 +155,16 @@ def test_a_check_is_what_the_formulas_say_one_by_one(document, cv2):
             assert verdict.cap == largest_cap(source, rate, cv2), (option.setup, share)
             seen.add(verdict.ok)
     assert seen in ({True, False}, set())
+
+
+def test_without_a_place_for_machine_code_it_is_compiled_all_the_same(monkeypatch):
+    def nowhere(**options):
+        if options.pop("cache", False):
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(**options)
+
+    monkeypatch.setattr("planner.compiled.njit", nowhere)
+    assert entry(lambda x: x + 1.0)(2.0) == 3.0
 
 
 def test_warming_up_compiles_every_loop():
