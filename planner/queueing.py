@@ -98,11 +98,6 @@ class Moments:
         square_s2 = service_s * service_s
         return cls(service_s @ weights, square_s2 @ weights, (square_s2 * service_s) @ weights)
 
-    def scaled(self, factor: Array | float) -> Moments:
-        """Of the same service taking ``factor`` times as long."""
-        square = factor * factor
-        return Moments(self.first * factor, self.second * square, self.third * (square * factor))
-
 
 def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: float = 1.0) -> Wait:
     """Wait of first-come first-served servers with general service, see :func:`mg1_wait_of`.

@@ -8,8 +8,6 @@ from typing import Any
 
 from planner.errors import InvalidValue
 
-STATISTICS = ("mean", "median")
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPoint:

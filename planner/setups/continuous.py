@@ -40,8 +40,6 @@ from planner.workload import REFERENCE_TOKENS, Gaps, Slo, constant
 Array = NDArray[np.float64]
 SLOW_STRIDE = 8
 """Of the batch limits every eighth is asked where full latency figures are needed."""
-CLEARLY = 1e-9
-"""Share by which a target is met beyond any rounding."""
 RESIDUAL = 0.5
 """Share of a running step that a new prompt waits for: mean of the uniform residual."""
 

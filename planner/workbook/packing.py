@@ -33,7 +33,8 @@ class FastStrings(SharedStrings):  # type: ignore[misc]
     """The table of texts, which takes the plain ones as they are."""
 
     def _write_si(self, string: str) -> None:
-        if "_x" in string or string.startswith("<r>") or string != string.strip():
+        special = "_x" in string or string.startswith("<r>") or string != string.strip()
+        if special or not string.isprintable():
             super()._write_si(string)
         else:
             self.fh.write(f"<si><t>{escaped(string)}</t></si>")

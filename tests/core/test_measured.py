@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.api.plan_schema import parse_plan
 from planner.catalog.shipped import shipped_catalog
@@ -48,15 +51,35 @@ def test_a_closed_loop_curve_uses_littles_law():
     assert best["gpus"] == 8
 
 
-@pytest.mark.parametrize(("rate", "prefill", "decode", "peer"), [
-    # Llama-70B on H100 at 50 requests/s and DeepSeek-V3 on B200 at 10: one P:D cell repeated
-    # needs 112 and 64 GPUs; pools sized apart never need more.
-    (50.0, (1.6, 2), (5.6, 4), 112), (10.0, (10.5, 8), (11.0, 8), 64)])
-def test_never_more_than_a_repeated_cell(rate, prefill, decode, peer):
+Worker = tuple[float, int]
+"""Requests/s of a worker, and its GPUs."""
+
+
+def gpus_for(rate: float, prefill: Worker, decode: Worker) -> int:
     best = plan({"prefill": {"requests_per_second": prefill[0], "gpus": prefill[1]},
                  "decode": {"requests_per_second": decode[0], "gpus": decode[1]}},
-                workload={**BODY["workload"], "requests_per_second": rate})["recommended"]
-    assert best["gpus"] <= peer
+                workload={**BODY["workload"], "requests_per_second": rate},
+                limits={**BODY["limits"], "max_gpus": 100_000})["recommended"]
+    return int(best["gpus"])
+
+
+@pytest.mark.parametrize(("rate", "prefill", "decode", "gpus"), [
+    # 32 x 2 and 9 x 4; one worker of 8 each, where a peer repeats its cell to 64.
+    (50.0, (1.6, 2), (5.6, 4), 100), (10.0, (10.5, 8), (11.0, 8), 16)])
+def test_pools_are_sized_apart_in_whole_workers(rate: float, prefill: Worker, decode: Worker,
+                                                gpus: int) -> None:
+    assert gpus_for(rate, prefill, decode) == gpus
+
+
+@settings(max_examples=60, deadline=None)
+@given(rate=st.floats(0.5, 200.0), rates=st.tuples(st.floats(0.2, 20.0), st.floats(0.2, 20.0)),
+       sizes=st.tuples(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4, 8])))
+def test_never_more_than_a_repeated_cell(rate: float, rates: tuple[float, float],
+                                         sizes: tuple[int, int]) -> None:
+    """A peer repeats the best cell of so many prefill and decode workers."""
+    cells = (math.ceil(rate / min(p * rates[0], d * rates[1])) * (p * sizes[0] + d * sizes[1])
+             for p in range(1, 9) for d in range(1, 9))
+    assert gpus_for(rate, (rates[0], sizes[0]), (rates[1], sizes[1])) <= min(cells)
 
 
 def test_no_point_within_the_targets_is_said():

@@ -7,14 +7,17 @@ import math
 import re
 import zipfile
 from typing import Any
+from xml.etree import ElementTree
 
 import openpyxl
 import pandas as pd
 import pytest
 from workbook_plans import KINDS, PlanParts, parts, plain
 from workbook_reading import errors, named, read, table, texts
+from xlsxwriter.sharedstrings import SharedStringTable
 
 from planner.workbook import write_plan
+from planner.workbook.packing import FastStrings
 
 BEFORE, AFTER = ["Summary", "Inputs", "Options"], [
     "Fleet & cost", "Forecast", "Sensitivity", "Memory", "Catalog", "Checks", "Advice", "Pools",
@@ -357,3 +360,17 @@ def test_advice_of_a_plan_without_an_answer() -> None:
     book = read(write_plan({**document, "advice": [row]}, points, snapshot))
     assert message in texts(book, "Summary")
     assert table(book, "Advice")[0]["GPUs before"] is None
+
+
+def test_texts_that_xml_cannot_hold_are_escaped() -> None:
+    """Control characters, line ends, blanks at the ends, and what looks like an escape."""
+    strings = ["a\x01b", "two\nlines", " padded ", "_x0041_", "plain & <simple>"]
+    texts_ = FastStrings()
+    texts_.string_table = SharedStringTable()
+    for text in strings:
+        texts_.string_table._get_shared_string_index(text)
+    texts_.string_table._sort_string_data()
+    texts_._set_filehandle(part := io.StringIO())
+    texts_._assemble_xml_file()
+    found = ["".join(si.itertext()) for si in ElementTree.fromstring(part.getvalue())]
+    assert found == ["a_x0001_b", "two\nlines", " padded ", "_x005F_x0041_", "plain & <simple>"]
