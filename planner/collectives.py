@@ -17,7 +17,7 @@ NETWORK_EFFICIENCY = 0.8
 more; the rest is for headers and competing traffic)."""
 
 
-def all_reduce_wire_bytes(message_bytes: Array, ranks: int) -> Array:
+def all_reduce_wire_bytes(message_bytes: float, ranks: int) -> float:
     """Bytes [B] each rank sends in a ring all-reduce: 2 (t - 1) / t of the message.
 
     Source: Patarasuk & Yuan, *Bandwidth optimal all-reduce algorithms*, JPDC 2009, section 3.
@@ -25,13 +25,13 @@ def all_reduce_wire_bytes(message_bytes: Array, ranks: int) -> Array:
     return 2.0 * (ranks - 1) / ranks * message_bytes
 
 
-def all_to_all_wire_bytes(message_bytes: Array, ranks: int) -> Array:
+def all_to_all_wire_bytes(message_bytes: float, ranks: int) -> float:
     """Bytes [B] each rank sends when its message is spread evenly: (e - 1) / e of it."""
     return (ranks - 1) / ranks * message_bytes
 
 
-def link_time_s(wire_bytes: Array, gpu: Gpu, group_gpus: int, profile: EngineProfile,
-                operations: float) -> Array:
+def link_time_s(wire_bytes: float, gpu: Gpu, group_gpus: int, profile: EngineProfile,
+                operations: float) -> float:
     """Seconds [s] for ``operations`` collectives that put ``wire_bytes`` [B] on each GPU's link.
 
     The link is the slowest one inside a group of ``group_gpus``: the NVLink (or mesh) domain,
@@ -39,7 +39,7 @@ def link_time_s(wire_bytes: Array, gpu: Gpu, group_gpus: int, profile: EnginePro
 
     Parameters
     ----------
-    wire_bytes : ndarray
+    wire_bytes : float
         [B] per GPU, all operations together.
     operations : float
         Number of collectives; each pays the profile's latency (twice outside the domain).

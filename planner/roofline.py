@@ -319,10 +319,9 @@ class StepModel:
         llm, tensor = self.deployment.llm, self.deployment.layout.tensor
         if not llm.state_bytes_per_sequence:
             return
-        per_token = llm.remembered(("state_flops",), lambda: sum(
-            g.count * g.mixer.state_flops_per_token for g in llm.groups))
         sequences = work.decodes + work.prompts
-        yield self._attention("recurrent_state", per_token * work.tokens / tensor,
+        yield self._attention("recurrent_state",
+                              state_flops_per_token(llm) * work.tokens / tensor,
                               2.0 * llm.state_bytes_per_sequence * sequences / tensor)
 
     def _entry_bytes(self, stream: KvStream) -> float:
@@ -332,52 +331,61 @@ class StepModel:
 
     def _communication(self, work: _Work) -> Term:
         """All-reduces of tensor, all-to-alls of expert, sends of pipeline parallelism."""
-        d = self.deployment
-        message = work.tokens * d.llm.hidden * ACTIVATION_BYTES
-        total: Array = np.zeros_like(work.tokens)
-        if d.layout.tensor > 1:
-            calls = d.llm.remembered(("all_reduces", d.layout.data > 1), lambda: sum(
-                g.count * self._all_reduces(g) for g in d.llm.groups))
-            wire = calls * all_reduce_wire_bytes(message, d.layout.tensor)
-            total = total + link_time_s(wire, d.gpu, d.layout.tensor, d.profile, calls)
-        if d.layout.data > 1:
-            total = total + self._all_to_all(work)
-        if d.layout.pipeline > 1:
-            hops = d.layout.pipeline - 1
-            wire = hops * message / d.layout.tensor
-            total = total + link_time_s(wire, d.gpu, d.layout.gpus, d.profile, hops)
-        total = np.where(work.tokens > 0, total, 0.0)
+        token_s, each_s = self.link_seconds()
+        total = np.where(work.tokens > 0, token_s * work.tokens + each_s, 0.0)
         zero = np.zeros_like(total)
         return Term("communication", zero, zero, zero, zero, total, kind="communication")
+
+    def link_seconds(self) -> tuple[float, float]:
+        """[s] of all collectives per token, and per step whatever its tokens."""
+        token_s = each_s = 0.0
+        d = self.deployment
+        for wire_bytes, group, calls in self._collectives():
+            token_s += link_time_s(wire_bytes, d.gpu, group, d.profile, 0.0)
+            each_s += link_time_s(0.0, d.gpu, group, d.profile, calls)
+        return token_s, each_s
+
+    def _collectives(self) -> Iterable[tuple[float, int, int]]:
+        """Of each kind: bytes [B] per token on a GPU's link, GPUs of the group, calls a step."""
+        llm, layout = self.deployment.llm, self.deployment.layout
+        message = llm.hidden * ACTIVATION_BYTES
+        if layout.tensor > 1:
+            calls = llm.remembered(("all_reduces", layout.data > 1), lambda: sum(
+                g.count * self._all_reduces(g) for g in llm.groups))
+            yield calls * all_reduce_wire_bytes(message, layout.tensor), layout.tensor, calls
+        if layout.data > 1:
+            # Dispatch in 8 bits and combine in 16: 3 bytes per routed copy of a hidden value.
+            copies, calls = llm.remembered(("all_to_all",), lambda: (
+                sum(g.count * g.feed_forward.active for g in llm.groups),
+                2 * sum(g.count for g in llm.groups if g.feed_forward.experts)))
+            ranks = layout.tensor * layout.data
+            sent = copies * llm.hidden * 3.0 / layout.tensor
+            yield all_to_all_wire_bytes(sent, ranks), ranks, calls
+        if layout.pipeline > 1:
+            hops = layout.pipeline - 1
+            yield hops * message / layout.tensor, layout.gpus, hops
 
     def _all_reduces(self, group: LayerGroup) -> int:
         """With data-parallel attention the experts exchange by all-to-all instead."""
         routed = self.deployment.layout.data > 1 and group.feed_forward.experts > 0
         return max(group.all_reduces - 1, 0) if routed else group.all_reduces
 
-    def _all_to_all(self, work: _Work) -> Array:
-        """Dispatch in 8 bits and combine in 16: 3 bytes per routed copy of a hidden value."""
-        d = self.deployment
-        copies, calls = d.llm.remembered(("all_to_all",), lambda: (
-            sum(g.count * g.feed_forward.active for g in d.llm.groups),
-            2 * sum(g.count for g in d.llm.groups if g.feed_forward.experts)))
-        message = work.tokens / d.layout.tensor * copies * d.llm.hidden * 3.0
-        ranks = d.layout.tensor * d.layout.data
-        return link_time_s(all_to_all_wire_bytes(message, ranks), d.gpu, ranks, d.profile, calls)
-
     def _overhead(self, work: _Work) -> Term:
+        each = self.deployment.profile.sequence_s * (work.decodes + work.prompts)
+        seconds = np.where(work.tokens > 0, self.fixed_seconds() + each, 0.0)
+        zero = np.zeros_like(seconds)
+        return Term("overhead", zero, zero, zero, zero, seconds, kind="overhead")
+
+    def fixed_seconds(self) -> float:
+        """[s] that a step loses besides, whatever is in it: of the engine and of each layer."""
         profile, llm = self.deployment.profile, self.deployment.llm
         moe, latent, recurrent = llm.remembered(("kinds_of_layers",), lambda: (
             sum(g.count for g in llm.groups if g.feed_forward.experts),
             sum(g.count for g in llm.groups if g.mixer.kind in LATENT),
             sum(g.count for g in llm.groups if g.mixer.kind in RECURRENT)))
-        fixed = (profile.step_s + moe * profile.moe_layer_s
-                 + (llm.layers - moe) * profile.layer_s + latent * profile.latent_layer_s
-                 + recurrent * profile.recurrent_layer_s)
-        each = profile.sequence_s * (work.decodes + work.prompts)
-        seconds = np.where(work.tokens > 0, fixed + each, 0.0)
-        zero = np.zeros_like(seconds)
-        return Term("overhead", zero, zero, zero, zero, seconds, kind="overhead")
+        return (profile.step_s + moe * profile.moe_layer_s
+                + (llm.layers - moe) * profile.layer_s + latent * profile.latent_layer_s
+                + recurrent * profile.recurrent_layer_s)
 
     # -- napkin -------------------------------------------------------------------------------
 
@@ -415,6 +423,12 @@ class StepModel:
 
     def _napkin_cache(self, context: Array) -> Array:
         return sequence_cache_bytes(self.deployment.llm, context, self.deployment.kv)
+
+
+def state_flops_per_token(llm: Llm) -> int:
+    """[FLOP] per token of recurrent layers, all of them."""
+    return llm.remembered(("state_flops",), lambda: sum(
+        g.count * g.mixer.state_flops_per_token for g in llm.groups))
 
 
 def _gemms(llm: Llm, weights: str, tensor: int

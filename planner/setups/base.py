@@ -17,7 +17,8 @@ from planner.llm import Llm
 from planner.memory import MemoryBudget, max_running_sequences, memory_budget
 from planner.queueing import Moments, Wait, mg1_wait_of
 from planner.requests import Limits, Speculative
-from planner.roofline import Deployment, StepBatch, StepModel
+from planner.roofline import Deployment, StepModel
+from planner.steps import StepTimes
 from planner.workload import Workload
 
 Array = NDArray[np.float64]
@@ -60,6 +61,8 @@ class Table:
 
     Attributes
     ----------
+    times : StepTimes
+        Of the replica's steps, see :meth:`planner.steps.StepTimes.seconds`.
     n : ndarray, shape (N,)
     decode_s : ndarray, shape (N,)
         [s] per output token with n running and no prefill beside (speculation included).
@@ -81,6 +84,7 @@ class Table:
     deployment: Deployment
     workload: Workload
     model: StepModel
+    times: StepTimes
     memory: MemoryBudget
     n: Array
     decode_s: Array
@@ -149,14 +153,16 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     cap = max(min(top * deployment.layout.data, fit), 0)
     model = StepModel.of(deployment)
     n = np.arange(1.0, max(cap, 1) + 1.0)
-    step, decode, per_decode, prefill = _columns(model, n, workload, speculative, draft)
+    per_decode = speculative.draft_tokens + 1.0 if speculative else 1.0
+    times = StepTimes.of(model, per_decode)
+    step, decode, prefill = _columns(model, times, n, workload, speculative, draft)
     alone = step[min(deployment.layout.data, len(step)) - 1]
     lag = profile.lag_s(float(alone), workload.prompt.tokens)
     first = prefill * profile.ttft_scale + lag
     share = 1.0 / deployment.layout.data
     if deployment.layout.pipeline > 1:
         share *= -(-deployment.llm.layers // deployment.layout.pipeline) / deployment.llm.layers
-    return Table(deployment, workload, model, memory, n, decode, step, prefill, lag, first,
+    return Table(deployment, workload, model, times, memory, n, decode, step, prefill, lag, first,
                  share,
                  np.array(cap_sequence(cap), dtype=np.int64), per_decode, fit)
 
@@ -182,32 +188,26 @@ def held_context(deployment: Deployment, workload: Workload) -> tuple[float, flo
     return workload.running_context, workload.running_context_variance
 
 
-def _columns(model: StepModel, n: Array, workload: Workload, speculative: Speculative | None,
-             draft: Llm | None) -> tuple[Array, Array, float, Array]:
-    """Step time and time per output token over ``n``, tokens verified per sequence, and the
-    prefill of a prompt alone per point of the lengths; decodes and prompts in one evaluation.
+def _columns(model: StepModel, times: StepTimes, n: Array, workload: Workload,
+             speculative: Speculative | None, draft: Llm | None) -> tuple[Array, Array, Array]:
+    """Step time and time per output token over ``n``, and the prefill of a prompt alone per point
+    of the lengths [s].
 
     With speculation a step verifies ``g + 1`` tokens and yields
     ``(1 - a^(g+1)) / (1 - a)`` of them (Leviathan et al., ICML 2023, eq. 1); the draft runs g
     steps of its own.
     """
     context, tokens = workload.running_context, workload.new_prompt.tokens
-    g = speculative.draft_tokens if speculative else 0
-    none, no_decodes = np.zeros(len(n)), np.zeros(len(tokens))
-    seconds = np.asarray(model.seconds(StepBatch(
-        decodes=np.concatenate((n, no_decodes)), context=context, tokens_per_decode=g + 1.0,
-        prefill_tokens=np.concatenate((none, tokens)), prefill_sequences=1.0,
-        cached=np.concatenate((none, workload.prompt.tokens - tokens)))))
-    step, prefill = seconds[: len(n)], seconds[len(n):]
+    step = times.seconds(n, context)
+    prefill = times.seconds(new_tokens=tokens, prompts=1.0, cached=workload.prompt.tokens - tokens)
     if speculative is None:
-        return step, step, 1.0, prefill
+        return step, step, prefill
     if draft is not None:
         d = model.deployment
         own = Deployment(draft, d.gpu, draft.native_precision, d.kv, d.layout, d.profile,
                          d.power_cap_w, d.fidelity)
-        step = step + g * np.asarray(StepModel.of(own).seconds(
-            StepBatch(decodes=n, context=context)))
-    return step, step / accepted_tokens(speculative), g + 1.0, prefill
+        step = step + speculative.draft_tokens * StepTimes.of(StepModel.of(own)).seconds(n, context)
+    return step, step / accepted_tokens(speculative), prefill
 
 
 def accepted_tokens(speculative: Speculative) -> float:
@@ -245,8 +245,7 @@ def depth_slope_s(table: Table) -> float:
     Taken from the prompt that a prompt token belongs to, with and without as many tokens before it.
     """
     tokens, cached = depth_prompts(table)
-    seconds = table.model.seconds(StepBatch(
-        prefill_tokens=tokens, prefill_sequences=1.0, cached=cached, logits=0.0))
+    seconds = table.times.seconds(new_tokens=tokens, prompts=1.0, cached=cached, logits=0.0)
     return depth_slope_of(seconds, tokens, cached)
 
 

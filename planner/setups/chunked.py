@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from planner.arrivals import burst_ahead
 from planner.loops import Prompts
 from planner.queueing import Moments
-from planner.roofline import StepBatch
 from planner.setups.base import (
     Table,
     cached_of_token,
@@ -226,10 +225,9 @@ def _mixed_s(table: Table, decodes: Array, chunk: Array) -> tuple[Array, float]:
     longest, size = prompt_of_token(table), len(chunk)
     prompts, before = depth_prompts(table)
     cached = cached_of_token(table) + np.maximum(longest - chunk, 0.0) / 2.0
-    seconds = table.model.seconds(StepBatch(
-        decodes=np.concatenate((decodes, np.zeros(2))), context=table.workload.running_context,
-        tokens_per_decode=table.tokens_per_decode,
-        prefill_tokens=np.concatenate((chunk, prompts)),
-        prefill_sequences=np.concatenate((np.maximum(chunk / longest, 1.0), np.ones(2))),
-        cached=np.concatenate((cached, before)), logits=0.0))
+    seconds = table.times.seconds(
+        np.concatenate((decodes, np.zeros(2))), table.workload.running_context,
+        np.concatenate((chunk, prompts)),
+        np.concatenate((np.maximum(chunk / longest, 1.0), np.ones(2))),
+        np.concatenate((cached, before)), 0.0)
     return seconds[:size], depth_slope_of(seconds[size:], prompts, before)

@@ -28,7 +28,6 @@ from planner.queueing import (
     no_wait,
     sum_percentiles,
 )
-from planner.roofline import StepBatch
 from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
 from planner.setups.continuous import RESIDUAL, Array
 
@@ -142,9 +141,8 @@ class PrefillPool:
         self.batch = batch
         tokens = table.prompt_tokens
         cached = self.workload.prompt.tokens - tokens
-        self.pass_s = table.prefill_s if batch == 1 else np.asarray(
-            table.model.seconds(StepBatch(prefill_tokens=tokens * batch,
-                                          prefill_sequences=float(batch), cached=cached)))
+        self.pass_s = table.prefill_s if batch == 1 else table.times.seconds(
+            new_tokens=tokens * batch, prompts=float(batch), cached=cached)
         profile = table.deployment.profile
         self.latency_s = self.pass_s * profile.ttft_scale + table.lag_s
         self.service_s = self.pass_s / batch * table.occupancy

@@ -21,7 +21,6 @@ from planner.arrivals import burst_ahead
 from planner.memory import sequence_bytes_per_gpu
 from planner.percentiles import reaching
 from planner.queueing import PERCENTILES
-from planner.roofline import StepBatch
 from planner.setups.base import (
     Latencies,
     Table,
@@ -63,9 +62,9 @@ class Static:
         self.caps = table.caps[table.caps <= self._reserved_cap()]
         n = table.n[: int(self.caps[-1])] if self.caps.size else table.n[:1]
         prompt = self.workload.new_prompt
-        self.prefill_s = np.asarray(table.model.seconds(StepBatch(
-            prefill_tokens=n * prompt.mean, prefill_sequences=n,
-            cached=self.workload.prompt.mean - prompt.mean)))
+        self.prefill_s = table.times.seconds(
+            new_tokens=n * prompt.mean, prompts=n,
+            cached=self.workload.prompt.mean - prompt.mean)
         self.decode_s = table.decode_s[: len(n)]
         self.prefill_s = self.prefill_s + n * _uneven_s(table)
         self.prefill_s[0] = float(table.prompt_weights @ table.prefill_s)

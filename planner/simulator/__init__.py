@@ -32,7 +32,6 @@ from planner.simulator.generate import (
 from planner.simulator.options import ROUTERS, Failure, SimulationOptions, random_failures
 from planner.simulator.result import SimulationResult
 from planner.simulator.run import simulate
-from planner.simulator.steps import Steps, affine_steps, steps_of
 from planner.simulator.table import (
     RequestTable,
     at_rate,
@@ -41,6 +40,7 @@ from planner.simulator.table import (
     statistics,
     time_slice,
 )
+from planner.steps import Steps, affine_steps, steps_of
 
 __all__ = [
     "ROUTERS", "Failure", "KvMemory", "KvTransfer", "RequestTable", "SimulatedFleet",

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulator.steps import Steps
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -22,19 +20,6 @@ ARRIVING, DONE, REFUSED = range(3)
 ARRIVAL, SENT, WAKE, FAILURE, RECOVERY = range(5)
 FIRST_GAP_S, BIN_WIDTH, GAP_BINS = 1e-6, 0.004, 5800
 """Histogram of gaps: bins of 0.4 % from 1 µs to 3 hours."""
-
-
-
-
-class PackedSteps(NamedTuple):
-    """:class:`planner.simulator.steps.Steps` for the loop: ``one`` has the columns ``k.T_…``,
-    ``linear`` a row of [s] per tiled row and [s] to read for each format."""
-
-    one: Floats
-    linear: Floats
-    expert: Floats
-    line: Floats
-    prompt: Floats
 
 
 class Config(NamedTuple):
@@ -80,16 +65,3 @@ class State(NamedTuple):
     back_s: Floats
     gaps: Ints
     random: NDArray[np.uint64]
-
-
-def packed_steps(steps: Steps) -> PackedSteps:
-    """Coefficients of a step as few arrays."""
-    one = np.array([float(getattr(steps, name)) for name in SCALARS])
-    linear = np.stack([steps.linear_s, steps.linear_read_s], axis=1)
-    return PackedSteps(one, np.ascontiguousarray(linear), steps.expert, steps.line, steps.prompt)
-
-
-SCALARS = (
-    "whole", "scale", "tokens_per_decode", "pipeline", "tile", "half", "head_s", "head_read_s",
-    "ranks", "skew", "state_token_s", "state_read_s", "token_s", "sequence_s", "fixed_s")
-"""Fields of ``Steps`` in the order of the columns ``k.T_…``."""

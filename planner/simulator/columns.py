@@ -5,11 +5,6 @@ Plain two-dimensional arrays compile in a third of the time that records take.
 
 from __future__ import annotations
 
-# -- coefficients of a step (``PackedSteps.one``)
-(T_WHOLE, T_SCALE, T_TOKENS_PER_DECODE, T_PIPELINE, T_TILE, T_HALF, T_HEAD_S, T_HEAD_READ_S,
- T_RANKS, T_SKEW, T_STATE_TOKEN_S, T_STATE_READ_S, T_TOKEN_S, T_SEQUENCE_S,
- T_FIXED_S) = range(15)
-
 # -- a pool's settings (``Config.pool_i``, ``pool_f``)
 (Q_SCHEDULER, Q_FIRST_SERVER, Q_SERVERS, Q_MAX_SEQUENCES, Q_TOKEN_BUDGET, Q_PROMPTS_PER_PASS,
  Q_BLOCK, Q_KINDS, Q_DRAFT_TOKENS, Q_GROWS, Q_RANKS) = range(11)

@@ -18,8 +18,9 @@ from planner.requests import Speculative
 from planner.roofline import Deployment, StepModel
 from planner.setups.base import accepted_tokens
 from planner.setups.disaggregated import PrefillPool
-from planner.simulator.steps import NO_LIMIT, Steps, steps_of
 from planner.sizing import Pool, Sized
+from planner.stepping import NO_LIMIT
+from planner.steps import Steps, steps_of
 from planner.units import bytes_to_gib
 from planner.workload import Slo
 

@@ -4,7 +4,7 @@ A *server* is one data-parallel rank of one replica. Servers are advanced lazily
 arrival, a router or a failure needs to know them. An iteration costs O(1): batch size, sum of
 contexts, a heap of finish steps. Runs of decode steps between two events are one closed form,
 because a step is straight in the mean context between the knots that
-:func:`planner.simulator.stepping.decode_line` names, and the mean context grows by a constant a
+:func:`planner.stepping.decode_line` names, and the mean context grows by a constant a
 step; so are the blocks that they take (sequences by the phase of their last block).
 
 Nothing here is meant to be called but by :mod:`planner.simulator.run`.
@@ -38,10 +38,11 @@ from planner.simulator.arrays import (
     STATIC,
     WAKE,
     Config,
-    PackedSteps,
     State,
 )
-from planner.simulator.stepping import (
+from planner.stepping import (
+    T_TOKENS_PER_DECODE,
+    PackedSteps,
     batch_seconds,
     decode_line,
     decodes_of,
@@ -799,7 +800,7 @@ def chunked_step(
     if n > 0 and st.server_i[s, k.S_WAIT_HEAD] < 0 and st.server_i[s, k.S_PARTIAL] < 0:
         decode_run(cf, st, p, draft, s, q, until)
         return
-    space = cf.pool_i[q, k.Q_TOKEN_BUDGET] - n * p.one[k.T_TOKENS_PER_DECODE]
+    space = cf.pool_i[q, k.Q_TOKEN_BUDGET] - n * p.one[T_TOKENS_PER_DECODE]
     ready, tokens, parts = 0, 0.0, 0
     compute, memory = 0.0, 0.0
     if n > 0 and steps_that_fit(cf, st, s, q, 1) == 0:
@@ -1292,7 +1293,7 @@ def _stored_under(sources: str) -> Callable[..., None]:
 
 def _sources() -> str:
     folder, digest = Path(__file__).parent, hashlib.sha256()
-    for name in ("kernel", "stepping", "columns", "arrays"):
+    for name in ("kernel", "columns", "arrays", "../stepping"):
         digest.update((folder / f"{name}.py").read_bytes())
     return digest.hexdigest()
 

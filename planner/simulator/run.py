@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from planner.engine import lag_s
 from planner.errors import InvalidValue
 from planner.simulator import columns as k
-from planner.simulator.arrays import DONE, Config, PackedSteps, State, packed_steps
+from planner.simulator.arrays import DONE, Config, State
 from planner.simulator.fleet import SimulatedFleet, SimulatedPool
 from planner.simulator.options import SimulationOptions
 from planner.simulator.result import PoolSums, SimulationResult
 from planner.simulator.setting_up import config_of, state_of, two
-from planner.simulator.stepping import step_seconds
-from planner.simulator.steps import Steps, affine_steps
 from planner.simulator.table import RequestTable
+from planner.stepping import PackedSteps
+from planner.steps import Steps, StepTimes, affine_steps, packed_steps
 
 Array = NDArray[np.float64]
 Progress = Callable[[float], bool]
@@ -112,7 +112,8 @@ def _path_s(pool: SimulatedPool, steps: PackedSteps, requests: RequestTable) -> 
     """
     output = np.asarray(requests.output_tokens, dtype=float)
     context = float(requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean()))
-    alone = float(step_seconds(steps, 1.0, context, 0.0, 0.0, 0, 0.0))
+    times = StepTimes(steps, 1)
+    alone = float(times.seconds(1.0, context)[0])
     prompts = requests.prompt_tokens.astype(np.float64)
     lag = lag_s(pool.request_s, pool.first_steps, pool.prompt_token_s, alone, prompts)
     if pool.first_token_scale == 1.0:
@@ -120,8 +121,7 @@ def _path_s(pool: SimulatedPool, steps: PackedSteps, requests: RequestTable) -> 
     hit = requests.cached_tokens
     kinds, place = np.unique(np.stack([requests.prompt_tokens - hit, hit]), axis=1,
                              return_inverse=True)
-    prefill = np.array([step_seconds(steps, 0.0, 0.0, float(new), float(cached), 1, 1.0)
-                        for new, cached in kinds.T])
+    prefill = times.seconds(new_tokens=kinds[0], prompts=1.0, cached=kinds[1])
     return np.asarray(lag + (pool.first_token_scale - 1.0) * prefill[place.reshape(-1)])
 
 

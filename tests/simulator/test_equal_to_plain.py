@@ -19,8 +19,7 @@ from planner.simulator import (
     pool_of,
     simulate,
 )
-from planner.simulator.arrays import packed_steps
-from planner.simulator.stepping import step_seconds
+from planner.steps import StepTimes, packed_steps
 
 TIGHT, WINDOWED = 1.2e5, (1.1e5, (1e18, 300.0), (50.0, 60.0), 777.5)
 FLEETS = {
@@ -51,11 +50,10 @@ def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
     front = fleet.pools[0]
     output = requests.output_tokens.astype(float)
     context = requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean())
-    steps = packed_steps(front.steps)
-    alone = step_seconds(steps, 1.0, float(context), 0.0, 0.0, 0, 0.0)
-    prefill = np.array([step_seconds(steps, 0.0, 0.0, float(p - c), float(c), 1, 1.0)
-                        for p, c in zip(requests.prompt_tokens, requests.cached_tokens,
-                                        strict=True)])
+    times = StepTimes(packed_steps(front.steps), 1)
+    alone = float(times.seconds(1.0, float(context))[0])
+    prefill = times.seconds(new_tokens=requests.prompt_tokens - requests.cached_tokens,
+                            prompts=1.0, cached=requests.cached_tokens)
     lag = np.array([j.lag_s for j in jobs]) + front.request_s + front.first_steps * alone
     lag += front.prompt_token_s * requests.prompt_tokens + (front.first_token_scale - 1.0) * prefill
     arrival = requests.arrival_s

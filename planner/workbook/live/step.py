@@ -234,14 +234,14 @@ class StepSheet:
         per, once = x(0.0), x(0.0)
         if layout.tensor > 1:
             calls = sum(g.count * StepModel(d)._all_reduces(g) for g in llm.groups)
-            wire = calls * float(all_reduce_wire_bytes(message, layout.tensor))  # type: ignore[arg-type]
+            wire = calls * all_reduce_wire_bytes(message, layout.tensor)
             per, once = self._link(per, once, wire, layout.tensor, calls)
         if layout.data > 1:
             copies = sum(g.count * g.feed_forward.active for g in llm.groups)
             calls = 2 * sum(g.count for g in llm.groups if g.feed_forward.experts)
             ranks = layout.tensor * layout.data
             sent = copies * llm.hidden * 3.0 / layout.tensor
-            wire = float(all_to_all_wire_bytes(sent, ranks))  # type: ignore[arg-type]
+            wire = all_to_all_wire_bytes(sent, ranks)
             per, once = self._link(per, once, wire, ranks, calls)
         if layout.pipeline > 1:
             hops = layout.pipeline - 1

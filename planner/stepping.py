@@ -1,13 +1,34 @@
-"""Compiled evaluation of :class:`planner.simulator.steps.Steps`."""
+"""Compiled evaluation of the coefficients of a step, see :class:`planner.steps.Steps`."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from planner.compiled import compiled, entry
-from planner.simulator import columns as k
-from planner.simulator.arrays import PackedSteps
-from planner.simulator.steps import NO_LIMIT
+import numpy as np
+
+from planner.compiled import Array, compiled, entry
+
+NO_LIMIT = 1e18
+"""[token] that stands for no window."""
+SCALARS = (
+    "whole", "scale", "tokens_per_decode", "pipeline", "tile", "half", "head_s", "head_read_s",
+    "ranks", "skew", "state_token_s", "state_read_s", "token_s", "sequence_s", "fixed_s")
+"""Fields of ``Steps`` in the order of the columns of ``PackedSteps.one``."""
+(T_WHOLE, T_SCALE, T_TOKENS_PER_DECODE, T_PIPELINE, T_TILE, T_HALF, T_HEAD_S, T_HEAD_READ_S,
+ T_RANKS, T_SKEW, T_STATE_TOKEN_S, T_STATE_READ_S, T_TOKEN_S, T_SEQUENCE_S,
+ T_FIXED_S) = range(15)
+
+
+class PackedSteps(NamedTuple):
+    """:class:`planner.steps.Steps` as few arrays: ``one`` has the columns ``T_…``, ``linear`` a row
+    of [s] per tiled row and [s] to read for each format."""
+
+    one: Array
+    linear: Array
+    expert: Array
+    line: Array
+    prompt: Array
 
 
 @compiled
@@ -34,14 +55,14 @@ def expert_seconds(p: PackedSteps, tokens: float) -> float:
         fmt = p.expert[place, 0]
         compute, memory, rows = 0.0, 0.0, 0.0
         while place < count and p.expert[place, 0] == fmt:
-            hit = touched_share(p.expert[place, 3], tokens * p.one[k.T_RANKS], p.one[k.T_SKEW])
+            hit = touched_share(p.expert[place, 3], tokens * p.one[T_RANKS], p.one[T_SKEW])
             compute += p.expert[place, 1] * tokens
             memory += p.expert[place, 2] * hit
             touched = max(hit * p.expert[place, 5], 1e-12)
-            rows = max(rows, tokens * p.one[k.T_RANKS] * p.expert[place, 4] / touched)
+            rows = max(rows, tokens * p.one[T_RANKS] * p.expert[place, 4] / touched)
             place += 1
         slow = (
-            (tiled(rows, p.one[k.T_TILE]) + p.one[k.T_HALF]) / max(rows, 1e-12)
+            (tiled(rows, p.one[T_TILE]) + p.one[T_HALF]) / max(rows, 1e-12)
             if rows > 0.0
             else 1.0
         )
@@ -54,24 +75,24 @@ def batch_seconds(
     p: PackedSteps, decodes: float, new_tokens: float, prompts: float, logits: float
 ) -> float:
     """Everything of a step but attention [s]: what does not depend on contexts."""
-    tokens = decodes * p.one[k.T_TOKENS_PER_DECODE] + new_tokens
+    tokens = decodes * p.one[T_TOKENS_PER_DECODE] + new_tokens
     if tokens <= 0.0:
         return 0.0
-    total = p.one[k.T_FIXED_S] + p.one[k.T_TOKEN_S] * tokens
-    total += p.one[k.T_SEQUENCE_S] * (decodes + prompts)
-    rows = tiled(tokens, p.one[k.T_TILE]) + p.one[k.T_HALF]
+    total = p.one[T_FIXED_S] + p.one[T_TOKEN_S] * tokens
+    total += p.one[T_SEQUENCE_S] * (decodes + prompts)
+    rows = tiled(tokens, p.one[T_TILE]) + p.one[T_HALF]
     for i in range(p.linear.shape[0]):
         total += max(p.linear[i, 0] * rows, p.linear[i, 1])
     if p.expert.shape[0]:
         total += expert_seconds(p, tokens)
-    heads = decodes * p.one[k.T_TOKENS_PER_DECODE] + logits
+    heads = decodes * p.one[T_TOKENS_PER_DECODE] + logits
     if heads > 0.0:
         total += max(
-            p.one[k.T_HEAD_S] * (tiled(heads, p.one[k.T_TILE]) + p.one[k.T_HALF]),
-            p.one[k.T_HEAD_READ_S],
+            p.one[T_HEAD_S] * (tiled(heads, p.one[T_TILE]) + p.one[T_HALF]),
+            p.one[T_HEAD_READ_S],
         )
     return total + max(
-        p.one[k.T_STATE_TOKEN_S] * tokens, p.one[k.T_STATE_READ_S] * (decodes + prompts)
+        p.one[T_STATE_TOKEN_S] * tokens, p.one[T_STATE_READ_S] * (decodes + prompts)
     )
 
 
@@ -87,14 +108,14 @@ def prompt_work(p: PackedSteps, tokens: float, cached: float) -> tuple[float, fl
             growing = tokens
             if limit < NO_LIMIT:
                 growing = min(max(limit - cached, 0.0), tokens)
-            half = 0.0 if p.one[k.T_WHOLE] else 1.0
+            half = 0.0 if p.one[T_WHOLE] else 1.0
             pairs = growing * cached + growing * (growing + half) / 2.0
             if growing < tokens:
                 pairs += (tokens - growing) * limit
             pairs /= stride
         kept = min(cached, window) / stride
         compute += p.prompt[i, 0] * pairs + p.prompt[i, 1] * kept
-        written = 0.0 if p.one[k.T_WHOLE] else tokens / stride
+        written = 0.0 if p.one[T_WHOLE] else tokens / stride
         memory += p.prompt[i, 2] * (kept + written) + p.prompt[i, 7]
     return compute, memory
 
@@ -111,7 +132,7 @@ def decodes_of(p: PackedSteps, running: float) -> float:
     """Sequences that one wave of the pipeline decodes."""
     if running <= 0.0:
         return 0.0
-    return max(running / p.one[k.T_PIPELINE], 1.0) if p.one[k.T_PIPELINE] > 1.0 else running
+    return max(running / p.one[T_PIPELINE], 1.0) if p.one[T_PIPELINE] > 1.0 else running
 
 
 @compiled
@@ -129,8 +150,8 @@ def decode_line(
     c0, c1 = decodes * p.line[i, 1], decodes * p.line[i, 2]
     m0, m1 = decodes * p.line[i, 3], decodes * p.line[i, 4]
     rest = base_s
-    if p.one[k.T_WHOLE]:
-        tokens = decodes * p.one[k.T_TOKENS_PER_DECODE]
+    if p.one[T_WHOLE]:
+        tokens = decodes * p.one[T_TOKENS_PER_DECODE]
         c0 += p.linear[0, 0] * tokens
         m0 += whole_reads(p, tokens)
         rest = 0.0
@@ -141,7 +162,7 @@ def decode_line(
         first, slope, other, other_slope = memory, m1, compute, c1
     if other_slope > slope:
         end = min(end, context + (first - other) / (other_slope - slope))
-    return (rest + first) * p.one[k.T_SCALE], slope * p.one[k.T_SCALE], end
+    return (rest + first) * p.one[T_SCALE], slope * p.one[T_SCALE], end
 
 
 @compiled
@@ -149,7 +170,7 @@ def whole_reads(p: PackedSteps, tokens: float) -> float:
     """Napkin: weights that a step reads [s]."""
     total = p.linear[0, 1]
     for i in range(p.expert.shape[0]):
-        total += p.expert[i, 2] * (1.0 - (1.0 - p.expert[i, 3]) ** (tokens * p.one[k.T_RANKS]))
+        total += p.expert[i, 2] * (1.0 - (1.0 - p.expert[i, 3]) ** (tokens * p.one[T_RANKS]))
     return total
 
 
@@ -169,8 +190,10 @@ def mixed_seconds(
     ``compute_s`` and ``memory_s`` are the sums of :func:`prompt_work` over the parts.
     """
     decodes = decodes_of(p, running)
-    if p.one[k.T_WHOLE]:
-        tokens = decodes * p.one[k.T_TOKENS_PER_DECODE] + new_tokens
+    if p.one[T_WHOLE]:
+        tokens = decodes * p.one[T_TOKENS_PER_DECODE] + new_tokens
+        if tokens <= 0.0:
+            return 0.0
         compute, memory = p.linear[0, 0] * tokens, whole_reads(p, tokens)
         if decodes > 0.0:
             i = 0
@@ -178,7 +201,7 @@ def mixed_seconds(
                 i += 1
             compute += decodes * (p.line[i, 1] + p.line[i, 2] * context)
             memory += decodes * (p.line[i, 3] + p.line[i, 4] * context)
-        return p.one[k.T_SCALE] * max(compute + compute_s, memory + memory_s)
+        return p.one[T_SCALE] * max(compute + compute_s, memory + memory_s)
     total = batch_seconds(p, decodes, new_tokens, prompts, logits) + max(compute_s, memory_s)
     if decodes > 0.0:
         i = 0
@@ -187,23 +210,43 @@ def mixed_seconds(
         total += decodes * max(
             p.line[i, 1] + p.line[i, 2] * context, p.line[i, 3] + p.line[i, 4] * context
         )
-    return p.one[k.T_SCALE] * total
+    return p.one[T_SCALE] * total
 
 
 @entry
-def step_seconds(
-    p: PackedSteps,
-    running: float,
-    context: float,
-    new_tokens: float,
-    cached: float,
-    prompts: int,
-    logits: float,
-) -> float:
-    """A step with ``prompts`` equal prompt parts of ``new_tokens`` in all [s]."""
-    compute, memory = 0.0, 0.0
-    for _ in range(prompts):
-        c, m = prompt_work(p, new_tokens / prompts, cached)
-        compute += c
-        memory += m
-    return mixed_seconds(p, running, context, new_tokens, float(prompts), logits, compute, memory)
+def step_seconds(p: PackedSteps, decodes: Array, context: Array, new_tokens: Array, prompts: Array,
+                 cached: Array, logits: Array) -> Array:
+    """Steps of a rank [s].
+
+    Parameters
+    ----------
+    decodes, context : ndarray, shape (N,) or (1,)
+        Sequences that decode, and their mean context [token].
+    new_tokens, prompts, cached : ndarray, shape (N,) or (1,)
+        [token] in prompt parts, the number of these (all equal), and what of each prompt is in the
+        cache [token].
+    logits : ndarray, shape (N,) or (1,)
+        Prompt parts that need logits.
+
+    Returns
+    -------
+    ndarray, shape (N,)
+    """
+    count = max(len(decodes), len(context), len(new_tokens), len(prompts), len(cached),
+                len(logits))
+    found = np.empty(count)
+    for i in range(count):
+        tokens, compute, memory, parts = at(new_tokens, i), 0.0, 0.0, 0.0
+        if tokens > 0.0:
+            parts = max(at(prompts, i), 1e-9)
+            compute, memory = prompt_work(p, tokens / parts, at(cached, i))
+        ends = at(logits, i) if tokens > 0.0 else 0.0
+        found[i] = mixed_seconds(p, at(decodes, i), at(context, i), tokens, parts, ends,
+                                 parts * compute, parts * memory)
+    return found
+
+
+@compiled
+def at(column: Array, place: int) -> float:
+    """The value at a place of a column, or the only one."""
+    return column[place] if len(column) > 1 else column[0]

@@ -3,8 +3,9 @@
 :class:`planner.roofline.StepModel` stays the one model of the truth. Its terms are few and simple
 in what changes from step to step: sequences, their mean context, new tokens, prompts. This module
 reduces a model to the coefficients of those terms; the compiled evaluation in
-:mod:`planner.simulator.stepping` equals the model to 1e-12 (relative) for every kind of model,
-layout and fidelity, which a test holds. Nothing is interpolated.
+:mod:`planner.stepping` equals the model to 1e-12 (relative) for every kind of model, layout and
+fidelity, which a test holds. Nothing is interpolated. Plans ask :class:`StepTimes`, simulations
+the compiled functions themselves.
 
 In one point a simulation is finer than the plan: prompts that share a pass each count with their
 own length, where the plan takes them as equally long.
@@ -12,19 +13,19 @@ own length, where the plan takes them as equally long.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from planner.kv_cache import heads_per_rank, reading_streams
 from planner.llm import KvStream, Llm, Role
 from planner.precision import FORMATS, Format
-from planner.roofline import Deployment, StepBatch, StepModel
+from planner.roofline import Deployment, StepModel, state_flops_per_token
+from planner.stepping import NO_LIMIT, SCALARS, PackedSteps, step_seconds
 
 Array = NDArray[np.float64]
-NO_LIMIT = 1e18
-"""[token] that stands for no window."""
 
 
 class Steps(NamedTuple):
@@ -129,6 +130,60 @@ def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float 
                  0.0, prefill_token_s, 0.0, step_s, line, np.zeros((0, 8)))
 
 
+def packed_steps(steps: Steps) -> PackedSteps:
+    """Coefficients of a step as few arrays."""
+    one = np.array([float(getattr(steps, name)) for name in SCALARS])
+    linear = np.stack([steps.linear_s, steps.linear_read_s], axis=1)
+    return PackedSteps(one, np.ascontiguousarray(linear), steps.expert, steps.line, steps.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Step times of a deployment's replica: :meth:`planner.roofline.StepModel.seconds`, compiled.
+
+    Attributes
+    ----------
+    packed : PackedSteps
+    data : int
+        Data-parallel ranks that share the decodes; the prompts are those of one rank.
+    """
+
+    packed: PackedSteps
+    data: int
+
+    @classmethod
+    def of(cls, model: StepModel, tokens_per_decode: float = 1.0) -> StepTimes:
+        """Of a step model, with [token] verified per decode."""
+        return cls(packed_steps(steps_of(model, tokens_per_decode)), model.deployment.layout.data)
+
+    def seconds(self, decodes: ArrayLike = 0.0, context: ArrayLike = 0.0,
+                new_tokens: ArrayLike = 0.0, prompts: ArrayLike = 0.0, cached: ArrayLike = 0.0,
+                logits: ArrayLike | None = None) -> Array:
+        """Step times [s] of batches, see :class:`planner.roofline.StepBatch`.
+
+        Parameters
+        ----------
+        decodes, context, new_tokens, prompts, cached, logits : array_like, shape (N,) or ()
+            Without ``logits`` every prompt needs them.
+
+        Returns
+        -------
+        ndarray, shape (N,)
+            (1,) where all are plain numbers.
+        """
+        running, parts = _column(decodes), _column(prompts)
+        if self.data > 1:
+            running = np.where(running > 0.0, np.maximum(running / self.data, 1.0), 0.0)
+        found: Array = step_seconds(
+            self.packed, running, _column(context), _column(new_tokens), parts, _column(cached),
+            parts if logits is None else _column(logits))
+        return found
+
+
+def _column(values: ArrayLike) -> Array:
+    return np.ascontiguousarray(values, dtype=float).reshape(-1)
+
+
 class _Rates(NamedTuple):
     """Peaks and bandwidths of one GPU under a profile."""
 
@@ -180,33 +235,30 @@ def _experts(model: StepModel, rates: _Rates) -> Array:
 def _state(d: Deployment, rates: _Rates) -> tuple[float, float]:
     if not d.llm.state_bytes_per_sequence:
         return 0.0, 0.0
-    per_token = sum(g.count * g.mixer.state_flops_per_token for g in d.llm.groups)
-    return (per_token / d.layout.tensor / rates.attention,
+    return (state_flops_per_token(d.llm) / d.layout.tensor / rates.attention,
             2.0 * d.llm.state_bytes_per_sequence / d.layout.tensor / rates.attention_bandwidth)
 
 
 def _links(model: StepModel) -> tuple[float, float, float]:
-    """[s] per token, per sequence and per step of links and overheads, which are affine in both."""
-    far = 1e6
-    few, many = (sum(float(t.other_s) for t in model.step(
-        StepBatch(prefill_tokens=n, prefill_sequences=1.0)).terms) for n in (1.0, 1.0 + far))
-    slope, each = (many - few) / far, model.deployment.profile.sequence_s
-    return slope, each, few - slope - each
+    """[s] per token, per sequence and per step of links and overheads."""
+    token_s, each_s = model.link_seconds()
+    return token_s, model.deployment.profile.sequence_s, each_s + model.fixed_seconds()
 
 
-def _entry_bytes(d: Deployment, stream: KvStream) -> float:
-    share = heads_per_rank(stream.heads, d.layout.tensor) / stream.heads
-    return stream.values_per_entry * stream.value_bytes(d.kv) * share
+def _entry_bytes(llm: Llm, kv: str, tensor: int, stream: KvStream) -> float:
+    share = heads_per_rank(stream.heads, tensor) / stream.heads
+    return stream.values_per_entry * stream.value_bytes(kv) * share
 
 
 def _decode_lines(d: Deployment, rates: _Rates, tokens_per_decode: float) -> Array:
-    rows = []
-    for count, stream in reading_streams(d.llm):
-        compute = (count * tokens_per_decode * stream.decode_flops_per_pair
-                   / d.layout.tensor / stream.stride / rates.attention)
-        memory = count * _entry_bytes(d, stream) / stream.stride / rates.attention_bandwidth
-        rows.append((_most_read(stream), compute, memory))
-    return _segments(rows)
+    """Segments of [FLOP] and [B] per decode, as [s]."""
+    llm, kv, tensor = d.llm, d.kv, d.layout.tensor
+    work = llm.remembered(("decode_lines", kv, tensor), lambda: _segments([
+        (_most_read(s), count * s.decode_flops_per_pair / tensor / s.stride,
+         count * _entry_bytes(llm, kv, tensor, s) / s.stride)
+        for count, s in reading_streams(llm)]))
+    compute, memory = tokens_per_decode / rates.attention, 1.0 / rates.attention_bandwidth
+    return np.asarray(work * np.array([1.0, compute, compute, memory, memory]))
 
 
 def _most_read(stream: KvStream) -> float:
@@ -230,17 +282,22 @@ def _segments(rows: list[tuple[float, float, float]], compute: float = 0.0, memo
 
 
 def _prompt_streams(d: Deployment, rates: _Rates) -> Array:
-    rows = []
-    for count, stream in reading_streams(d.llm):
-        limits = [x for x in (stream.window, stream.attend and stream.attend * stream.stride) if x]
-        restart = stream.chunked and stream.window is not None
-        rows.append((
-            count * stream.prefill_flops_per_pair / d.layout.tensor / rates.attention,
-            count * stream.expand_flops_per_entry / d.layout.tensor / rates.attention,
-            count * _entry_bytes(d, stream) / rates.attention_bandwidth, float(stream.stride),
-            NO_LIMIT if stream.window is None else float(stream.window),
-            float(min(limits)) if limits else NO_LIMIT, float(restart), 0.0))
-    return np.array(rows).reshape(-1, 8)
+    """[FLOP] per pair and per cached entry and [B] of an entry, as [s]; and how far each reads."""
+    llm, kv, tensor = d.llm, d.kv, d.layout.tensor
+    work = llm.remembered(("prompt_streams", kv, tensor), lambda: np.array([
+        (count * s.prefill_flops_per_pair / tensor, count * s.expand_flops_per_entry / tensor,
+         count * _entry_bytes(llm, kv, tensor, s), float(s.stride),
+         NO_LIMIT if s.window is None else float(s.window), _most_keys(s),
+         float(s.chunked and s.window is not None), 0.0)
+        for count, s in reading_streams(llm)]).reshape(-1, 8))
+    compute, memory = 1.0 / rates.attention, 1.0 / rates.attention_bandwidth
+    return np.asarray(work * np.array([compute, compute, memory, 1.0, 1.0, 1.0, 1.0, 1.0]))
+
+
+def _most_keys(stream: KvStream) -> float:
+    """[token] that a query of a prompt reads at most."""
+    limits = [x for x in (stream.window, stream.attend and stream.attend * stream.stride) if x]
+    return float(min(limits)) if limits else NO_LIMIT
 
 
 # -- napkin ---------------------------------------------------------------------------------------
