@@ -418,14 +418,26 @@ def sum_law(busy: float, mean_s: float, second_s2: float) -> Array:
 
 @compiled
 def beyond(x: float, start_s: Array, times: Array, law: int, most_s: Array, weights: Array
-           ) -> float:
-    """ln P(X > x) of a mixture: a start, and with some chance a gamma more."""
-    share = 0.0
+           ) -> tuple[float, float]:
+    """ln P(X > x) and ln P(X >= x) of a mixture: a start, and with some chance a gamma more."""
+    share = here = 0.0
     for i in range(len(start_s)):
         at = i if times.shape[2] > 1 else 0
         share += weights[i] * token_within(x, start_s[i], times[0, law, at], times[1, law, at],
                                            times[2, law, at], most_s[i])
-    return math.log(max(1.0 - share, TINY))
+        if x == start_s[i]:
+            here += weights[i] * times[0, law, at]
+    return math.log(max(1.0 - share, TINY)), math.log(max(1.0 - share + here, TINY))
+
+
+@compiled
+def nearest_between(x: float, below: float, above: float, places: Array) -> float:
+    """The place nearest to x of those between two values; negative where there is none."""
+    best = -1.0
+    for place in places:
+        if below < place < above and (best < 0.0 or abs(place - x) < abs(best - x)):
+            best = place
+    return best
 
 
 @entry
@@ -433,13 +445,14 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
                         most_s: Array, weights: Array, close: float, most_steps: int) -> Array:
     """Where a mixture reaches shares, within ``close`` of them and on the safe side.
 
-    The method of :func:`planner.percentiles.reaching`; where the mixture jumps in the last
-    stretch, at a start, the answer is that start.
+    The method of :func:`planner.percentiles.reaching`, but that a start in the bracket, where the
+    mixture jumps, is asked before what lies between, and that no step is shorter than the bracket
+    that ends the search (Brent 1973, chapter 4).
 
     Parameters
     ----------
     shares : ndarray, shape (p,)
-        Below 1.
+        Below 1; of one law fastest when they rise.
     middle_s : float
         About the mean: where to look first.
     start_s, weights, most_s : ndarray, shape (N,)
@@ -448,35 +461,45 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
         As of :func:`token_times`; one law, or one for each share.
     """
     found = np.empty(len(shares))
-    low = start_s.min() * (1.0 - 1e-9)
+    low, at_low = start_s.min() * (1.0 - 1e-9), 0.0
     for place in range(len(shares)):
-        law = place if times.shape[1] > 1 else 0
-        goal = math.log(1.0 - shares[place])
-        below, above = low, max(middle_s, 2.0 * low)
-        left = goal - beyond(below, start_s, times, law, most_s, weights)
-        right = goal - beyond(above, start_s, times, law, most_s, weights)
-        while right < 0.0:
-            below, left, above = above, right, 2.0 * above
-            right = goal - beyond(above, start_s, times, law, most_s, weights)
-        kept = 0
-        for step in range(most_steps):
-            if above - below <= close * above:
-                break
-            part = left / min(left - right, -TINY) if step % 4 < 3 else 0.5
-            x = below + min(max(part, 1e-3), 1.0 - 1e-3) * (above - below)
-            y = goal - beyond(x, start_s, times, law, most_s, weights)
-            if y >= 0.0:
-                left = left / 2.0 if kept == 1 else left
-                above, right, kept = x, y, 1
-            else:
-                right = right / 2.0 if kept == -1 else right
-                below, left, kept = x, y, -1
-        found[place] = above
-        for i in range(len(start_s)):
-            if below < start_s[i] < found[place] and goal >= beyond(
-                    start_s[i], start_s, times, law, most_s, weights):
-                found[place] = start_s[i]
+        law, goal = place if times.shape[1] > 1 else 0, math.log(1.0 - shares[place])
+        if times.shape[1] > 1 or at_low <= goal:
+            low, at_low = start_s.min() * (1.0 - 1e-9), 0.0
+        found[place], low, at_low = percentile(goal, low, at_low, middle_s, start_s, times, law,
+                                               most_s, weights, close, most_steps)
     return found
+
+
+@compiled
+def percentile(goal: float, below: float, at_below: float, middle_s: float, start_s: Array,
+               times: Array, law: int, most_s: Array, weights: Array, close: float,
+               most_steps: int) -> tuple[float, float, float]:
+    """Where ln P(X > x) falls to ``goal``, and the last x found below it with its logarithm."""
+    above = max(middle_s, 2.0 * below)
+    at_above, _ = beyond(above, start_s, times, law, most_s, weights)
+    while at_above > goal:
+        below, at_below, above = above, at_above, 2.0 * above
+        at_above, _ = beyond(above, start_s, times, law, most_s, weights)
+    left, right, kept = goal - at_below, goal - at_above, 0
+    for step in range(most_steps):
+        if above - below <= close * above:
+            break
+        least = 0.5 * close * above
+        part = left / min(left - right, -TINY) if step % 4 < 3 else 0.5
+        x = min(max(below + part * (above - below), below + least), above - least)
+        start = nearest_between(x, below, above, start_s)
+        x = start if start >= 0.0 else x
+        after, before = beyond(x, start_s, times, law, most_s, weights)
+        if after <= goal < before:
+            return x, below, at_below
+        if after <= goal:
+            left = left / 2.0 if kept == 1 else left
+            above, right, kept = x, goal - before, 1
+        else:
+            right = right / 2.0 if kept == -1 else right
+            below, at_below, left, kept = x, after, goal - after, -1
+    return above, below, at_below
 
 
 # -- prompts beside decodes (planner.setups.continuous) ---------------------------------------
