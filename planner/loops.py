@@ -693,3 +693,95 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
                                        weights)
                 held[2, place] = found
     return held
+
+
+@compiled
+def first_failure(held: NDArray[np.bool_], asked: tuple[bool, bool, bool]) -> int:
+    """The row of the constraint without which some batch limit would do, a later one before the
+    first; else of that which fewest hold."""
+    for row in (1, 2, 0):
+        if asked[row]:
+            for place in range(held.shape[1]):
+                others = 0
+                for other in range(3):
+                    if other != row and asked[other]:
+                        others = others + 1 if held[other, place] else -9
+                if others > 0:
+                    return row
+    fewest = 0
+    for row in range(1, 3):
+        if asked[row] and held[row].sum() < held[fewest].sum():
+            fewest = row
+    return fewest
+
+
+@entry
+def batch_limit(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, stops: float,
+                behind: float, overlap: float, prompt_tokens: float, weights: Array, states: Array,
+                p: Prompts, answers: Array, gaps: Array, tpot_s: float, tpot_level: float,
+                ttft_s: float, ttft_level: float) -> tuple[int, int]:
+    """Place of the largest batch limit that :func:`caps_held` finds to hold, and the row of the
+    first failure where none does; -1 for the other."""
+    held = caps_held(caps, rate_per_s, arrival_cv2, stops, behind, overlap, prompt_tokens, weights,
+                     states, p, answers, gaps, tpot_s, tpot_level, ttft_s, ttft_level, False)
+    tried = False
+    for place in range(held.shape[1] - 1, -1, -1):
+        if held[0, place] and held[1, place]:
+            tried = True
+            if held[2, place]:
+                return place, -1
+    if held.shape[1] == 0:
+        return -1, 0
+    return -1, first_failure(held, (True, tpot_s < np.inf, ttft_s < np.inf and tried))
+
+
+# -- decode pools (planner.setups.disaggregated) ----------------------------------------------
+
+
+@entry
+def decode_limit(caps: NDArray[np.int64], load: float, token_s: Array, peak: float,
+                 full_peak: float, most_waiting: float, limits_s: Array, levels: Array
+                 ) -> tuple[int, int]:
+    """Place of the largest batch limit of a decode pool that is stable, makes at most a share of
+    the requests wait and keeps the targets on a token's time; -1 and what fails where none does.
+
+    Parameters
+    ----------
+    load : float
+        [token/s] to generate.
+    token_s : ndarray, shape (N,)
+        [s] of a token.
+    peak, full_peak : float
+        See :func:`chain_columns`.
+    limits_s, levels : ndarray, shape (targets,)
+        Targets [s], infinite where there are none, and the shares that must keep them.
+
+    Returns
+    -------
+    int, int
+        The second is 0 for throughput and 1 + the place of a target.
+    """
+    size = len(token_s)
+    rows, empty = chain_columns(load, token_s, np.full(size, peak), full_peak, np.zeros(size))
+    waiting, tail = waiting_columns(rows[2], empty, rows[0], rows[1]), tail_columns(rows[0])
+    good, failed = np.empty(len(caps), dtype=np.bool_), 0
+    for place in range(len(caps)):
+        at = caps[place] - 1
+        good[place] = rows[0, at] < 1.0 and waiting[0, at] <= most_waiting
+    written, value = rows[2] * np.arange(1.0, size + 1.0) / token_s, np.empty(size)
+    for target in range(len(limits_s)):
+        if limits_s[target] == np.inf:
+            continue
+        for i in range(size):
+            value[i] = 1.0 if token_s[i] <= limits_s[target] * (1.0 + 1e-12) else 0.0
+        share = shares_by_cap(written, tail, value)
+        held = np.empty(len(caps), dtype=np.bool_)
+        for place in range(len(caps)):
+            held[place] = share[caps[place] - 1] >= levels[target]
+        if held.sum() < good.sum() and not (good & held).any():
+            failed = 1 + target
+        good &= held
+    for place in range(len(caps) - 1, -1, -1):
+        if good[place]:
+            return place, -1
+    return -1, failed

@@ -11,12 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
-from planner.loops import TINY, Prompts, caps_held, prefills, prompt_columns
+from planner.loops import TINY, Prompts, batch_limit, caps_held, prefills, prompt_columns
 from planner.percentiles import CLOSE, some_value
 from planner.queueing import (
     PERCENTILES,
@@ -40,6 +41,8 @@ from planner.workload import REFERENCE_TOKENS, Gaps, Slo, constant
 Array = NDArray[np.float64]
 SLOW_STRIDE = 8
 """Of the batch limits every eighth is asked where full latency figures are needed."""
+ROWS = ("throughput", "tpot", "ttft")
+"""What the rows of :func:`planner.loops.caps_held` are about."""
 RESIDUAL = 0.5
 """Share of a running step that a new prompt waits for: mean of the uniform residual."""
 
@@ -155,6 +158,14 @@ class Continuous(ABC):
         return Chain.of(rate_per_s, output.mean, tpot, influx, stalls.added(token), output.gaps)
 
     @cached_property
+    def _asked(self) -> tuple[Any, ...]:
+        """What :func:`planner.loops.batch_limit` asks that no rate changes."""
+        workload = self.workload
+        return (workload.output.overlap, workload.new_prompt.mean, self.table.prompt_weights,
+                self.states, self.prompts, *self._sizing, *limit_of(self.targets["tpot"]),
+                *limit_of(self.targets["ttft"]))
+
+    @cached_property
     def _sizing(self) -> tuple[Array, Array]:
         """Mean tokens and gaps of the answers that must hold a target on TPOT, as for
         :func:`planner.loops.caps_held`.
@@ -173,23 +184,13 @@ class Continuous(ABC):
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
         if not self.caps.size:
             return Verdict(False, 0, "memory")
-        tpot, ttft = self.targets["tpot"], self.targets["ttft"]
-        held = caps_held(
-            self.caps, max(rate_per_s, TINY), cv2, self.stops, self.behind(cv2),
-            self.workload.output.overlap, self.workload.new_prompt.mean, self.table.prompt_weights,
-            self.states, self.prompts, *self._sizing, *_asked(tpot), *_asked(ttft),
-            bool(self.slow))
-        places = np.flatnonzero(held.all(axis=0))
-        if places.size:
-            return self._slowly(rate_per_s, cv2, places)
-        if not held.size:
-            return Verdict(False, 0, "throughput")
-        found = {"throughput": held[0]}
-        if tpot:
-            found["tpot"] = held[1]
-        if ttft and (held[0] & held[1]).any():
-            found["ttft"] = held[2]
-        return Verdict(False, 0, _first_failure(found))
+        asked = (self.caps, max(rate_per_s, TINY), cv2, self.stops, self.behind(cv2), *self._asked)
+        place, failed = batch_limit(*asked)
+        if place < 0:
+            return Verdict(False, 0, ROWS[failed])
+        if not self.slow:
+            return Verdict(True, int(self.caps[place]))
+        return self._slowly(rate_per_s, cv2, np.flatnonzero(caps_held(*asked, True).all(axis=0)))
 
     def _slowly(self, rate_per_s: float, cv2: float, places: NDArray[np.intp]) -> Verdict:
         """The largest cap of those at ``places`` that meets the slow targets as well."""
@@ -329,19 +330,10 @@ class Continuous(ABC):
         return self.table.decode_s[: len(tpot_s)]
 
 
-def _asked(target: Slo | None) -> tuple[float, float]:
+def limit_of(target: Slo | None) -> tuple[float, float]:
     """Limit [s] and level of a target; infinite where there is none."""
     return (target.limit_s, _level(target)) if target else (math.inf, 0.0)
 
 
 def _level(target: Slo) -> float:
     return target.percentile / 100.0 - 1e-6
-
-
-def _first_failure(held: dict[str, NDArray[np.bool_]]) -> str:
-    """The constraint without which some cap would do, else the one that fails most."""
-    for name in sorted(held, key=lambda n: n == "throughput"):
-        others = [v for k, v in held.items() if k != name]
-        if others and np.logical_and.reduce(others).any():
-            return name
-    return min(held, key=lambda name: int(held[name].sum()))

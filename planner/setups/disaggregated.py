@@ -16,7 +16,7 @@ import numpy as np
 from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
 from planner.kv_cache import sequence_cache_bytes
-from planner.loops import starts_in_time
+from planner.loops import TINY, decode_limit, starts_in_time
 from planner.percentiles import CLOSE
 from planner.queueing import (
     PERCENTILES,
@@ -29,7 +29,7 @@ from planner.queueing import (
     sum_percentiles,
 )
 from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
-from planner.setups.continuous import RESIDUAL, Array
+from planner.setups.continuous import RESIDUAL, Array, limit_of
 
 MAX_LINK_LOAD = 0.8
 """Most of its network cards' time that a replica may spend on caches."""
@@ -63,6 +63,7 @@ class DecodePool:
         self.targets = tuple((m, self.workload.slo(m)) for m in ("tpot", "itl"))
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
+        self._limits = tuple(np.array([limit_of(t) for _, t in self.targets]).T.copy())
         self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
         self._receive_s = float(self._wire.first)
 
@@ -72,17 +73,13 @@ class DecodePool:
             return Verdict(False, 0, "memory")
         if self.receiving(rate_per_s) >= MAX_LINK_LOAD:
             return Verdict(False, 0, "kv_transfer")
-        chain = self.chain(rate_per_s, cv2)
-        index = self.caps - 1
-        good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
-        failed = "throughput"
-        for metric, target in self.targets:
-            if target:
-                share = chain.token_share_within(target.limit_s)[index]
-                held = share >= target.percentile / 100.0 - 1e-6
-                failed = metric if not (good & held).any() and held.sum() < good.sum() else failed
-                good = good & held
-        return Verdict(True, int(self.caps[good][-1])) if good.any() else Verdict(False, 0, failed)
+        influx = Influx.of(cv2, self.table.deployment.layout.data)
+        place, failed = decode_limit(
+            self.caps, max(rate_per_s * self.workload.output.mean, TINY), self.token_s, influx.peak,
+            influx.full_peak, ADMISSION_SHARE, *self._limits)
+        if place >= 0:
+            return Verdict(True, int(self.caps[place]))
+        return Verdict(False, 0, ("throughput", *(m for m, _ in self.targets))[failed])
 
     @cached_property
     def ceiling(self) -> float:
