@@ -548,6 +548,68 @@ class Prompts(NamedTuple):
     together: float
 
 
+@entry
+def mixed_powers(tokens: Array, further_s: Array, weights: Array) -> Array:
+    """E[p^i f^j] at [i, j] of prompts of p tokens that take f beyond, shape (4, 4)."""
+    powers = np.zeros((4, 4))
+    for k in range(len(tokens)):
+        of_tokens = weights[k]
+        for i in range(4):
+            both = of_tokens
+            for j in range(4):
+                powers[i, j] += both
+                both *= further_s[k]
+            of_tokens *= tokens[k]
+    return powers
+
+
+@entry
+def chunk_states(step_s: Array, mixed_s: Array, space: Array, chunk: Array, accepted: float,
+                 ranks: float, powers: Array) -> Array:
+    """:attr:`planner.setups.chunked.Chunked.states`, shape (9, N).
+
+    ``powers`` as of :class:`Prompts`: a prompt of p tokens that take ``a`` each takes ``p a + f``.
+    """
+    rows = np.empty((9, len(step_s)))
+    mean = powers[1, 0]
+    for i in range(len(step_s)):
+        extra = (mixed_s[i] - step_s[i]) / chunk[i]
+        each = step_s[i] / space[i] + extra
+        rows[0, i] = step_s[i] / accepted
+        rows[1, i] = extra * mean
+        rows[2, i] = step_s[i] / space[i]
+        rows[3, i] = mean * each / ranks
+        rows[4, i] = (each * (each * powers[2, 0] + 2.0 * powers[1, 1]) + powers[0, 2]) / ranks
+        rows[5, i] = mean * each + step_s[i]
+        rows[6, i] = extra * mean
+        rows[7, i] = extra * (extra * powers[2, 0] + 2.0 * powers[1, 1]) + powers[0, 2]
+        rows[8, i] = extra * space[i] / accepted
+    return rows
+
+
+@entry
+def highest_rate(token_s: Array, taken_s: Array, answer_tokens: float, limit_s: float,
+                 level: float) -> float:
+    """:attr:`planner.setups.continuous.Continuous.ceiling` [1/s].
+
+    Parameters
+    ----------
+    token_s, taken_s : ndarray, shape (N,) or (1,)
+        [s] of a token, and what a prompt takes from the decodes, over the running sequences.
+    limit_s, level : float
+        Target on the time of a token [s], infinite where there is none, and the share that keeps
+        it.
+    """
+    highest, kept = 0.0, 0.0
+    for i in range(len(token_s)):
+        taken = taken_s[i] if len(taken_s) > 1 else taken_s[0]
+        answer_s = answer_tokens * token_s[i] / (i + 1.0)
+        highest = max(highest, 1.0 / (answer_s + taken))
+        if token_s[i] <= limit_s:
+            kept = max(kept, 1.0 / (level * answer_s + taken))
+    return min(highest, kept) if kept > 0.0 else highest
+
+
 @compiled
 def prefill_of(rate_per_s: float, arrival_cv2: float, running: float, busy_s: float,
                tokens_per_s: float, p: Prompts, latency: Array) -> tuple[float, float, float]:

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import Prompts
-from planner.queueing import Moments
+from planner.loops import Prompts, chunk_states, mixed_powers
 from planner.setups.base import (
     Table,
     cached_of_token,
@@ -48,6 +47,9 @@ class Columns:
         Step with a chunk [s]: evaluated at the batch limits, linear between them.
     further_s : ndarray, shape (k,)
         See :func:`_further_s`; the same for all budgets.
+    powers : ndarray, shape (4, 4)
+        E[p^i f^j] at [i, j] over the prompts: p their tokens, f what they take beyond that of
+        tokens at their mean depth [s]; the same for all budgets.
     """
 
     caps: NDArray[np.int64]
@@ -55,6 +57,7 @@ class Columns:
     chunk: Array
     mixed_s: Array
     further_s: Array
+    powers: Array
 
     @property
     def size(self) -> int:
@@ -81,7 +84,8 @@ class Columns:
                             table.step_s[: len(space)])
                  for space, places, step in zip(spaces, at, steps, strict=True)]
         further = _further_s(table, slope_s)
-        return [cls(*row, further) for row in zip(caps, spaces, chunks, mixed, strict=True)]
+        powers = mixed_powers(table.prompt_tokens, further, table.prompt_weights)
+        return [cls(*row, further, powers) for row in zip(caps, spaces, chunks, mixed, strict=True)]
 
 
 class Chunked(Continuous):
@@ -102,10 +106,10 @@ class Chunked(Continuous):
         self.token_budget, self.caps, self.size = token_budget, own.caps, own.size
         self.space, self.chunk, self.mixed = own.space, own.chunk, own.mixed_s
         self.decode = table.step_s[: self.size]
-        self.per_step = table.step_s / table.decode_s
+        self.accepted = float(table.step_s[0] / table.decode_s[0])
+        """Tokens that a sequence gets from a step (1 without speculation)."""
         self.extra_per_token = (self.mixed - self.decode) / self.chunk
-        self._load_s = self.extra_per_token * self.workload.new_prompt.mean
-        self.further_s = own.further_s
+        self.further_s, self.powers = own.further_s, own.powers
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -114,32 +118,11 @@ class Chunked(Continuous):
         return [cls(table, budget, own) for budget, own in zip(token_budgets, columns, strict=True)]
 
     @cached_property
-    def _powers(self) -> Array:
-        """E[p^i f^j] at [i, j] over the prompts: p their tokens, f what they take beyond that of
-        tokens at their mean depth [s]."""
-        powers = np.arange(4.0)[:, None]
-        tokens, further = self.table.prompt_tokens**powers, self.further_s**powers
-        return np.asarray((tokens * self.table.prompt_weights) @ further.T)
-
-    def _service(self, token_s: Array) -> Moments:
-        """Of ``p a + f``, a prompt whose tokens take ``a`` [s] each at their mean depth."""
-        of = self._powers
-        return Moments(
-            token_s * of[1, 0] + of[0, 1],
-            token_s**2 * of[2, 0] + 2.0 * token_s * of[1, 1] + of[0, 2],
-            token_s**3 * of[3, 0] + 3.0 * token_s**2 * of[2, 1] + 3.0 * token_s * of[1, 2]
-            + of[0, 3])
-
-    @cached_property
     def states(self) -> Array:
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
-        extra, mean = self.extra_per_token, self._powers[1, 0]
-        each, ranks = self.decode / self.space + extra, self.table.deployment.layout.data
-        accepted = self.per_step[: self.size]
-        return np.stack((
-            self.decode / accepted, self._load_s, self.decode / self.space, mean * each / ranks,
-            self._service(each).second / ranks, mean * each + self.decode, self._load_s,
-            self._service(extra).second, extra * self.space / accepted))
+        found: Array = chunk_states(self.decode, self.mixed, self.space, self.chunk, self.accepted,
+                                    float(self.table.deployment.layout.data), self.powers)
+        return found
 
     def behind(self, cv2: float) -> float:
         """All of its burst."""
@@ -155,7 +138,7 @@ class Chunked(Continuous):
         return Prompts(
             True, float(table.deployment.layout.data),
             np.stack((self.space, self.mixed, self.decode, self.chunk)), table.prompt_tokens,
-            self.further_s, table.first_token_s - table.prefill_s, self._powers, CHUNK_RESIDUAL,
+            self.further_s, table.first_token_s - table.prefill_s, self.powers, CHUNK_RESIDUAL,
             1.0, 1.0, 0.0)
 
     def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
@@ -171,11 +154,10 @@ class Chunked(Continuous):
         share = min(tokens_per_s * step / chunk, 1.0)
         return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)
 
-    def rates(self, share: float) -> Array:
-        """n a / (o mean step), with ``share`` times the answers."""
-        n = self.table.n[: self.size]
-        wanted = n * self.per_step[: self.size] / self.workload.output.mean
-        return np.asarray(wanted / (share * self.decode + self._load_s * wanted))
+    @property
+    def taken_s(self) -> Array:
+        """What its tokens add to the steps."""
+        return self.extra_per_token * self.workload.new_prompt.mean
 
     def least_s(self) -> float:
         """A prompt and a token on an idle replica, at the least that chunks add to a step."""
@@ -192,12 +174,11 @@ class Chunked(Continuous):
         ``a`` is the tokens a sequence gets from a step (1 without speculation). A share above 1
         means that prompts arrive faster than the budget lets them in.
         """
-        accepted = float(self.per_step[n - 1])
-        wanted = n * accepted / self.workload.output.mean
+        wanted = n * self.accepted / self.workload.output.mean
         load = wanted * self.workload.new_prompt.mean / float(self.space[n - 1])
         extra = self.extra_per_token[n - 1] * self.workload.new_prompt.mean * wanted
         step = float(self.decode[n - 1] + extra)
-        return wanted / step, step / accepted, float(self.mixed[n - 1]), load
+        return wanted / step, step / self.accepted, float(self.mixed[n - 1]), load
 
 
 def _further_s(table: Table, slope_s: float) -> Array:

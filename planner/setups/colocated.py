@@ -81,11 +81,10 @@ class Colocated(Continuous):
         share = rate_per_s * step / max(1.0 - load, 1e-9)
         return share, table.prefill_s, table.prompt_weights, load
 
-    def rates(self, share: float) -> Array:
-        """n / (o D + n S), with ``share`` times the answers."""
-        table = self.table
-        return np.asarray(table.n / (share * self.workload.output.mean * table.decode_s
-                                     + table.n * self.kept_s))
+    @property
+    def taken_s(self) -> Array:
+        """Its share of the replica."""
+        return np.array([self.kept_s])
 
     def least_s(self) -> float:
         """A prompt and a token on an idle replica."""

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
-from planner.loops import TINY, Prompts, batch_limit, caps_held, prefills, prompt_columns
+from planner.loops import (
+    TINY,
+    Prompts,
+    batch_limit,
+    caps_held,
+    highest_rate,
+    prefills,
+    prompt_columns,
+)
 from planner.percentiles import CLOSE, some_value
 from planner.queueing import (
     PERCENTILES,
@@ -104,10 +112,10 @@ class Continuous(ABC):
         """The rate [1/s] that keeps exactly ``n`` running, its TPOT [s], worst gap [s] and
         prefill load."""
 
+    @property
     @abstractmethod
-    def rates(self, share: float) -> Array:
-        """Rate [1/s] at which the answers fill a share of the tokens of ``n`` running, over ``n``;
-        with 1 that of the mean field."""
+    def taken_s(self) -> Array:
+        """[s] that a prompt takes from the decodes, over ``n``, shape (size,) or (1,)."""
 
     @abstractmethod
     def least_s(self) -> float:
@@ -131,15 +139,8 @@ class Continuous(ABC):
         tokens that its percentile asks for. A higher rate keeps more running than any such n, on
         average, so that most tokens are late.
         """
-        rates, target = self.rates(1.0), self.targets["tpot"]
-        highest = float(rates.max())
-        if target is None or target.percentile < 50.0:
-            return highest
-        level = _level(target)
-        within = self.table.decode_s[: len(rates)] <= target.limit_s * (1.0 + CLOSE)
-        if not within.any():
-            return highest
-        return min(highest, float(self.rates(level)[within].max()))
+        return float(highest_rate(self.table.decode_s[: self.size], self.taken_s,
+                                  self.workload.output.mean, *most_tokens(self.targets["tpot"])))
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
         """The running sequences at an arrival rate; None when prefills alone fill the replica."""
@@ -333,6 +334,14 @@ class Continuous(ABC):
 def limit_of(target: Slo | None) -> tuple[float, float]:
     """Limit [s] and level of a target; infinite where there is none."""
     return (target.limit_s, _level(target)) if target else (math.inf, 0.0)
+
+
+def most_tokens(target: Slo | None) -> tuple[float, float]:
+    """Limit [s] and level of a target that most of the tokens must keep, as for
+    :func:`planner.loops.highest_rate`."""
+    if target is None or target.percentile < 50.0:
+        return math.inf, 1.0
+    return target.limit_s * (1.0 + CLOSE), _level(target)
 
 
 def _level(target: Slo) -> float:

@@ -16,8 +16,7 @@ import numpy as np
 from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
 from planner.kv_cache import sequence_cache_bytes
-from planner.loops import TINY, decode_limit, starts_in_time
-from planner.percentiles import CLOSE
+from planner.loops import TINY, decode_limit, highest_rate, starts_in_time
 from planner.queueing import (
     PERCENTILES,
     Chain,
@@ -29,7 +28,7 @@ from planner.queueing import (
     sum_percentiles,
 )
 from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
-from planner.setups.continuous import RESIDUAL, Array, limit_of
+from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens
 
 MAX_LINK_LOAD = 0.8
 """Most of its network cards' time that a replica may spend on caches."""
@@ -86,15 +85,8 @@ class DecodePool:
         """Rate [1/s] that no replica exceeds: the highest n / (o D); with a target on TPOT of the
         n whose tokens meet it, which must write the share that its percentile asks for (see
         :attr:`planner.setups.continuous.Continuous.ceiling`)."""
-        rates = self.table.n / (self.workload.output.mean * self.token_s)
-        highest, target = float(rates.max()), dict(self.targets)["tpot"]
-        if target is None or target.percentile < 50.0:
-            return highest
-        within = self.token_s <= target.limit_s * (1.0 + CLOSE)
-        if not within.any():
-            return highest
-        level = target.percentile / 100.0 - 1e-6
-        return min(highest, float(rates[within].max()) / level)
+        return float(highest_rate(self.token_s, np.zeros(1), self.workload.output.mean,
+                                  *most_tokens(dict(self.targets)["tpot"])))
 
     def receiving(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that arriving caches fill."""
