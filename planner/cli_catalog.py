@@ -57,9 +57,9 @@ def _written(form: str, names: Iterable[str]) -> bytes:
 
 
 def _as_json(names: set[str]) -> bytes:
-    from planner.api.plan_service import plain
     from planner.catalog.store import TABLES, row_fields
     from planner.extensions import db
+    from planner.plain import plain
 
     document = {t.__tablename__: [row_fields(r) for r in db.session.query(t)] for t in TABLES
                 if t.__tablename__ in names}

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from flask import current_app
@@ -19,6 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from planner.cli import fail, one_line_errors, read_document, stored_catalog
+
+if TYPE_CHECKING:
+    from planner.jobs.executors import Executor
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 _OUT = click.Path(dir_okay=False, path_type=Path)
@@ -46,16 +49,21 @@ def _bar(words: str, total: int) -> Iterator[Any]:
 @one_line_errors
 def sweep(file: Path | None, output: Path | None, processes: int, resume: str | None) -> None:
     """Plan every combination of the grid in FILE (JSON with base and grid)."""
+    from planner.jobs.executors import Processes
     from planner.sweeps.grid import from_json
 
     if output is not None and output.suffix.removeprefix(".") not in SUFFIXES:
         fail(f"{output}: the name must end with .{', .'.join(SUFFIXES)}", 2)
     if (file is None) == (resume is None):
         fail("give a FILE or --resume ID", 2)
-    job_id, request, owner = _reopened(resume) if resume else _created(file)
-    grid = from_json(request)
-    _work_on_sweep(job_id, request, owner, processes)
-    _write_sweep(grid, job_id, output)
+    executor = Processes(processes)
+    try:
+        executor.load("planner.sweeps.tasks")
+        job_id, request, owner = _reopened(resume) if resume else _created(file)
+        _work_on_sweep(job_id, request, owner, executor)
+    finally:
+        executor.stop()
+    _write_sweep(from_json(request), job_id, output)
 
 
 def _created(file: Path | None) -> tuple[str, dict[str, Any], str]:
@@ -100,11 +108,10 @@ def _reopened(job_id: str) -> tuple[str, dict[str, Any], str]:
     return job_id, request, owner
 
 
-def _work_on_sweep(job_id: str, request: dict[str, Any], owner: str, processes: int) -> None:
+def _work_on_sweep(job_id: str, request: dict[str, Any], owner: str, executor: Executor) -> None:
     from models import JobRow
     from planner.extensions import db
     from planner.jobs import queue
-    from planner.jobs.executors import Processes
     from planner.jobs.handlers import work_on_sweep
     from planner.jobs.run import Run
     from planner.jobs.runner import finish_run
@@ -113,7 +120,6 @@ def _work_on_sweep(job_id: str, request: dict[str, Any], owner: str, processes: 
     if db.session.get_one(JobRow, job_id).status == "done":
         return
     db.session.rollback()
-    executor = Processes(processes)
     run = Run(db.engine, executor, job_id, owner, request)
     try:
         with _bar("planning", from_json(request).cells) as bar:
@@ -122,13 +128,10 @@ def _work_on_sweep(job_id: str, request: dict[str, Any], owner: str, processes: 
     except KeyboardInterrupt:
         queue.cancel(db.session, job_id)
         db.session.commit()
-        executor.stop()
         fail(f"interrupted; what is finished is kept, go on with: flask sweep --resume {job_id}",
              130)
     except queue.LostJob:
         fail(f"the sweep {job_id} was cancelled")
-    finally:
-        executor.stop()
     row = db.session.get_one(JobRow, job_id)
     if row.status == "failed":
         fail(row.error or "the sweep failed")

@@ -12,11 +12,11 @@ from planner.api.blueprint import ApiBlueprint
 from planner.api.etags import respond
 from planner.api.fields import Choice
 from planner.api.plan_answer import OpenSchema
-from planner.api.plan_service import plain
 from planner.api.validation import StrictSchema
 from planner.calibration.report import DIMENSIONS, accuracy_report
 from planner.catalog.store import catalog_from_db
 from planner.extensions import db
+from planner.plain import plain
 
 blp = ApiBlueprint("accuracy", __name__, "Predicted against measured")
 

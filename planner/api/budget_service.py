@@ -10,11 +10,11 @@ from typing import Any
 from models import BudgetRow
 from models.base import utc_now
 from planner.api.plan_checks import check_plan
-from planner.api.plan_service import plain
 from planner.budget.inputs import BudgetRequest
 from planner.budget.model import BudgetModel, model_from_json, to_json
 from planner.catalog.book import Catalog
 from planner.errors import PlannerError
+from planner.plain import plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from planner.api.catalog_tables import (
     table_rows,
 )
 from planner.api.etags import encode, etag_of
-from planner.api.plan_service import plain
 from planner.api.validation import InvalidDocument
 from planner.errors import PlannerError
+from planner.plain import plain
 from planner.spreadsheets import quantities as q
 from planner.spreadsheets.headers import Header, Heading, find_header
 from planner.spreadsheets.quantities import BadCell

@@ -10,12 +10,13 @@ from planner.api.compare_schema import CompareSchema
 from planner.api.echo import echo
 from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import SavedWorkloads, parse_plan
-from planner.api.plan_service import MadePlan, make, plain
+from planner.api.plan_service import MadePlan, make
 from planner.api.validation import InvalidDocument, load_document
 from planner.api.workload_schema import TraceWorkloads
 from planner.bridge import Figures, Step, bridge
 from planner.catalog.book import Catalog
 from planner.errors import NotInCatalog, PlannerError
+from planner.plain import plain
 from planner.requests import PlanRequest
 
 FindPlan = Callable[[str], MadePlan | None]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
-
-import numpy as np
 
 from models import PlanRow
 from models.base import utc_now
 from planner.api.echo import echo
 from planner.api.plan_checks import check_estimate, check_plan
 from planner.catalog.book import Catalog
+from planner.plain import plain
 from planner.requests import EstimateRequest, PlanRequest
 
 
@@ -123,33 +120,3 @@ def unpack(data: bytes) -> dict[str, Any]:
     """Points from compressed JSON."""
     points: dict[str, Any] = json.loads(zlib.decompress(data))
     return points
-
-
-def plain(value: Any) -> Any:
-    """A value in plain JSON types; what is not a finite number becomes null."""
-    kind = type(value)
-    # Exact types first: an answer of 10,000 steps has over half a million values.
-    if kind is float:
-        return value if math.isfinite(value) else None
-    if kind in _ALREADY_PLAIN:
-        return value
-    if kind is dict:
-        return {str(k): plain(v) for k, v in value.items()}
-    if kind is list or kind is tuple:
-        return [plain(v) for v in value]
-    return _plain_unusual(value)
-
-
-def _plain_unusual(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, Decimal | float):
-        return plain(float(value))
-    if isinstance(value, Mapping):
-        return plain(dict(value))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return plain(list(value))
-    return str(value)
-
-
-_ALREADY_PLAIN = frozenset({str, int, bool, type(None)})

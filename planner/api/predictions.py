@@ -9,10 +9,10 @@ from flask.views import MethodView
 
 from planner.api.blueprint import ApiBlueprint
 from planner.api.etags import respond
-from planner.api.plan_service import plain
 from planner.api.predictions_schema import PredictionsAnswerSchema, PredictionsSchema
 from planner.catalog.store import catalog_from_db
 from planner.extensions import db
+from planner.plain import plain
 from planner.prediction import predict
 
 blp = ApiBlueprint("predictions", __name__, "Predicted benchmark points")

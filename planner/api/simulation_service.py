@@ -8,13 +8,13 @@ from typing import Any
 from planner.api.echo import echo
 from planner.api.plan_checks import check_context, check_engine
 from planner.api.plan_schema import SavedWorkloads, layout_of, parse_plan
-from planner.api.plan_service import plain
 from planner.api.validation import InvalidDocument
 from planner.api.workload_schema import TraceWorkloads
 from planner.catalog.book import Catalog
 from planner.errors import InvalidValue, PlannerError
 from planner.layouts import check_layout
 from planner.llm import Llm
+from planner.plain import plain
 from planner.requests import Layout
 from planner.simulations.fleets import Parts, fleet_from_option, promised, roles_of
 from planner.simulations.requests import DEFAULT_REQUESTS

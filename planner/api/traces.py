@@ -21,13 +21,13 @@ from planner.api.blueprint import ApiBlueprint, View
 from planner.api.etags import etag_of, require_match, respond
 from planner.api.fields import SLUG, Choice, QueryFlag, Text, slug_field
 from planner.api.paging import SearchQuery, matches, page, page_schema
-from planner.api.plan_service import plain
 from planner.api.problems import Problem
 from planner.api.resource import Resource
 from planner.api.validation import StrictSchema, load_document
 from planner.api.workload_schema import WorkloadSchema
 from planner.errors import InvalidValue
 from planner.extensions import db
+from planner.plain import plain
 from planner.traces.packing import pack, unpack
 from planner.traces.reader import TIME_UNITS, read_trace
 from planner.traces.statistics import statistics, workload_at_peak

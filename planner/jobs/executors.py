@@ -5,6 +5,7 @@ Processes are spawned, never forked: a fork of a server with threads may hold a 
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import threading
@@ -59,6 +60,11 @@ class Processes:
         """Tasks that run at once."""
         return self._workers
 
+    def load(self, module: str) -> None:
+        """Start the processes, which load a module while the caller goes on."""
+        for _ in range(self._workers):
+            self.submit(_load, module)
+
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Start a task.
 
@@ -91,6 +97,10 @@ class Processes:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+
+
+def _load(module: str) -> None:
+    importlib.import_module(module)
 
 
 def end_with_parent() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from planner.api.plan_schema import parse_plan
-from planner.api.plan_service import plain
 from planner.catalog.book import Catalog
 from planner.jobs.sending import unpack_catalog
 from planner.jobs.signals import Abandoned, signal_progress
+from planner.plain import plain
 from planner.simulations.fleets import Parts, fleet_from_option, served_workload
 from planner.simulations.requests import generated, replayed
 from planner.simulator import Failure, SimulationOptions, SimulationResult, simulate

@@ -11,10 +11,10 @@ from typing import Any
 
 from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import parse_plan
-from planner.api.plan_service import plain
 from planner.catalog.book import Catalog
 from planner.errors import PlannerError
 from planner.jobs.sending import unpack_catalog
+from planner.plain import plain
 from planner.requests import PlanRequest
 from planner.sweeps.grid import Grid, from_json
 from planner.sweeps.lean import RESULTS, Row, cell_rows, refused_row
