@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from rich.table import Table
 from planner.cli import fail, one_line_errors, read_document, stored_catalog
 
 if TYPE_CHECKING:
+    from planner.catalog.book import Catalog
     from planner.jobs.executors import Executor
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
@@ -59,14 +61,15 @@ def sweep(file: Path | None, output: Path | None, processes: int, resume: str | 
     executor = Processes(processes)
     try:
         executor.load("planner.sweeps.tasks")
-        job_id, request, owner = _reopened(resume) if resume else _created(file)
-        _work_on_sweep(job_id, request, owner, executor)
+        catalog = stored_catalog()
+        job_id, request, owner = _reopened(resume) if resume else _created(file, catalog)
+        _work_on_sweep(job_id, request, owner, executor, catalog)
     finally:
         executor.stop()
     _write_sweep(from_json(request), job_id, output)
 
 
-def _created(file: Path | None) -> tuple[str, dict[str, Any], str]:
+def _created(file: Path | None, catalog: Catalog) -> tuple[str, dict[str, Any], str]:
     """A new sweep that this process works on."""
     from models.base import utc_now
     from planner.api.sweeps import SweepSchema
@@ -81,7 +84,7 @@ def _created(file: Path | None) -> tuple[str, dict[str, Any], str]:
 
     assert file is not None
     data = load_document(SweepSchema(), read_document(file))
-    grid = checked_grid(data["base"], data["grid"], stored_catalog(),
+    grid = checked_grid(data["base"], data["grid"], catalog,
                         current_app.config["PLANNER_MAX_SWEEP_CELLS"], saved_workload,
                         trace_workload)
     row = queue.enqueue(db.session, SWEEP, grid.to_json())
@@ -108,11 +111,12 @@ def _reopened(job_id: str) -> tuple[str, dict[str, Any], str]:
     return job_id, request, owner
 
 
-def _work_on_sweep(job_id: str, request: dict[str, Any], owner: str, executor: Executor) -> None:
+def _work_on_sweep(job_id: str, request: dict[str, Any], owner: str, executor: Executor,
+                   catalog: Catalog) -> None:
     from models import JobRow
     from planner.extensions import db
     from planner.jobs import queue
-    from planner.jobs.handlers import work_on_sweep
+    from planner.jobs.handlers import plan_missing_parts
     from planner.jobs.run import Run
     from planner.jobs.runner import finish_run
     from planner.sweeps.grid import from_json
@@ -124,7 +128,7 @@ def _work_on_sweep(job_id: str, request: dict[str, Any], owner: str, executor: E
     try:
         with _bar("planning", from_json(request).cells) as bar:
             run.watch = bar
-            finish_run(run, work_on_sweep)
+            finish_run(run, partial(plan_missing_parts, catalog=catalog))
     except KeyboardInterrupt:
         queue.cancel(db.session, job_id)
         db.session.commit()

@@ -20,13 +20,19 @@ from planner.sweeps.tasks import plan_part
 
 
 def work_on_sweep(run: Run) -> list[Base]:
+    """Plan with the stored catalog, see :func:`plan_missing_parts`."""
+    with Session(run.engine) as session:
+        catalog = catalog_from_db(session)
+    return plan_missing_parts(run, catalog)
+
+
+def plan_missing_parts(run: Run, catalog: Catalog) -> list[Base]:
     """Plan the parts that are not there yet, each stored as soon as it is finished."""
     grid = from_json(run.request)
     with Session(run.engine) as session:
         query = select(SweepPartRow.part, SweepPartRow.cells).where(
             SweepPartRow.sweep == run.job_id)
         stored: dict[int, int] = dict(session.execute(query).all())
-        catalog = catalog_from_db(session)
     finished = sum(stored.values())
     run.keep(finished / grid.cells)
     todo = (part for part in range(grid.parts) if part not in stored)

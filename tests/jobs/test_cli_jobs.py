@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from flask import Flask
 from jobs_helpers import BASE, GRID, make_app
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from models import JobRow, SweepPartRow
+from models import EngineRow, GpuRow, JobRow, LlmRow, PriceRow, SweepPartRow
 from planner.extensions import db
 from planner.jobs import queue
 
@@ -77,6 +77,21 @@ def test_sweep_refusals(run: Any, tmp_path: Path, arguments: list[str], words: s
     result = run("sweep", *given)
     assert result.exit_code == 2, result.output
     assert words in result.stderr
+
+
+def test_a_sweep_without_a_loaded_catalog_plans_with_the_shipped_one(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    with app.app_context():
+        for row in (LlmRow, PriceRow, EngineRow, GpuRow):
+            db.session.execute(delete(row))
+        db.session.commit()
+    result = app.test_cli_runner().invoke(
+        args=["sweep", str(write(tmp_path, SMALL)), "--processes", "1"])
+    assert "using the shipped one" in result.stderr
+    statuses = [r["status"] for r in csv.DictReader(io.StringIO(result.stdout))]
+    assert len(statuses) == 6 and "planned" in statuses and "refused" not in statuses
+    with app.app_context():
+        db.engine.dispose()
 
 
 def test_a_sweep_at_work_is_not_resumed(run: Any, app_of_cli: Flask) -> None:
