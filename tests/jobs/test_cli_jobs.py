@@ -89,7 +89,9 @@ def test_a_sweep_without_a_loaded_catalog_plans_with_the_shipped_one(tmp_path: P
         args=["sweep", str(write(tmp_path, SMALL)), "--processes", "1"])
     assert "using the shipped one" in result.stderr
     statuses = [r["status"] for r in csv.DictReader(io.StringIO(result.stdout))]
-    assert len(statuses) == 6 and "planned" in statuses and "refused" not in statuses
+    assert len(statuses) == 6
+    assert "planned" in statuses
+    assert "refused" not in statuses
     with app.app_context():
         db.engine.dispose()
 
