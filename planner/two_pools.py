@@ -168,7 +168,7 @@ class _DecodePools:
         return None
 
     def _sized(self, layout: Candidate) -> Pool | None:
-        table = replace(layout.table, workload=self.request.workload)
+        table = _table(layout, self.request)
         source = DecodePool(table)
         limit = (region_gpus(self.request) // layout.deployment.layout.gpus
                  - self.request.limits.spare_replicas)
@@ -188,8 +188,16 @@ class _PrefillLayout:
     @cached_property
     def pools(self) -> list[PrefillPool]:
         """One pool a packing."""
-        table = replace(self.layout.table, workload=self.request.workload)
+        table = _table(self.layout, self.request)
         return [PrefillPool(table, batch) for batch in prefill_batches(table.workload)]
+
+
+def _table(layout: Candidate, request: PlanRequest) -> Table:
+    """A layout's table with the targets of a request."""
+    table = layout.table
+    if table.workload is request.workload:
+        return table
+    return replace(table, workload=request.workload)
 
 
 def _values(request: PlanRequest, resources: Resources, slugs: tuple[str, str]

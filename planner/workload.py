@@ -289,6 +289,11 @@ class Workload:
         mean = self.output.second_moment / self.output.mean
         return max(prompt, 0.0) + max(self.output.moment(3) / self.output.mean - mean**2, 0.0)
 
+    @cached_property
+    def targets(self) -> dict[str, Slo | None]:
+        """Each metric and its target, see :meth:`slo`."""
+        return {metric: self.slo(metric) for metric in ("ttft", "tpot", "itl", "e2e")}
+
     def slo(self, metric: str) -> Slo | None:
         """The target of a metric, None when there is none.
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.kv_cache import sequence_cache_bytes
 from planner.llm import Llm
 from planner.memory import MemoryBudget, max_running_sequences, memory_budget
 from planner.queueing import Moments, Wait, mg1_wait_of
@@ -75,6 +76,8 @@ class Table:
     first_token_s : ndarray, shape (k,)
         [s] from request to first token on an idle replica: the engine's scale on the prefill
         and the lag.
+    prompt_cache_bytes : ndarray, shape (k,)
+        [B] of the cache of a whole prompt.
     occupancy : float
         Share of a prefill that keeps the replica from the next one (pipeline, data parallel).
     caps : ndarray of int
@@ -92,6 +95,7 @@ class Table:
     prefill_s: Array
     lag_s: Array
     first_token_s: Array
+    prompt_cache_bytes: Array
     occupancy: float
     caps: NDArray[np.int64]
     tokens_per_decode: float = 1.0
@@ -162,8 +166,9 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     share = 1.0 / deployment.layout.data
     if deployment.layout.pipeline > 1:
         share *= -(-deployment.llm.layers // deployment.layout.pipeline) / deployment.llm.layers
+    cache = sequence_cache_bytes(deployment.llm, workload.prompt.tokens, deployment.kv)
     return Table(deployment, workload, model, times, memory, n, decode, step, prefill, lag, first,
-                 share,
+                 cache, share,
                  np.array(cap_sequence(cap), dtype=np.int64), per_decode, fit)
 
 

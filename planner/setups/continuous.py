@@ -71,7 +71,7 @@ class Continuous(ABC):
         self.workload = table.workload
         self.caps: NDArray[np.int64] = table.caps
         self.size = len(table.n)
-        self.targets = {m: self.workload.slo(m) for m in ("ttft", "tpot", "itl", "e2e")}
+        self.targets = self.workload.targets
         self.slow = [s for m in ("itl", "e2e") if (s := self.targets[m])]
         """Targets that are asked of one cap at a time."""
 

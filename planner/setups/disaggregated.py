@@ -15,7 +15,6 @@ import numpy as np
 
 from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
-from planner.kv_cache import sequence_cache_bytes
 from planner.loops import TINY, decode_limit, highest_rate, starts_in_time
 from planner.queueing import (
     PERCENTILES,
@@ -39,8 +38,8 @@ ADMISSION_SHARE = 0.01
 def wire_s(table: Table) -> Array:
     """Seconds [s] that a request's cache keeps a replica's own network cards busy, per point."""
     d = table.deployment
-    size = sequence_cache_bytes(d.llm, table.workload.prompt.tokens, d.kv)
-    return kv_transfer_s(size, d.gpu, d.gpu, d.layout.gpus, d.layout.gpus, d.profile)
+    return kv_transfer_s(table.prompt_cache_bytes, d.gpu, d.gpu, d.layout.gpus, d.layout.gpus,
+                         d.profile)
 
 
 class DecodePool:
@@ -59,7 +58,7 @@ class DecodePool:
         self.workload = table.workload
         self.caps = table.caps
         scale = table.deployment.profile.disaggregated_scale
-        self.targets = tuple((m, self.workload.slo(m)) for m in ("tpot", "itl"))
+        self.targets = tuple((m, self.workload.targets[m]) for m in ("tpot", "itl"))
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
         self._limits = tuple(np.array([limit_of(t) for _, t in self.targets]).T.copy())
@@ -214,10 +213,8 @@ class Pair:
     def whole_transfer_s(self) -> Array:
         """Seconds [s] that a request's cache is on the wire, per point of the prompts."""
         source, target = self.prefill.table.deployment, self.decode.table.deployment
-        tokens = self.prefill.workload.prompt.tokens
-        size = sequence_cache_bytes(source.llm, tokens, source.kv)
-        return kv_transfer_s(size, source.gpu, target.gpu, source.layout.gpus,
-                             target.layout.gpus, source.profile)
+        return kv_transfer_s(self.prefill.table.prompt_cache_bytes, source.gpu, target.gpu,
+                             source.layout.gpus, target.layout.gpus, source.profile)
 
     def transfer_s(self) -> Array:
         """Seconds [s] that the KV transfer adds after the prefill, per point of the prompts.
