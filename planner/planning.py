@@ -56,7 +56,7 @@ class PlanResult:
         """The contract's body without ``id``, ``created_at`` and ``request``."""
         return {
             "recommended": self.options[0] if self.options else None,
-            "reason": reason_of(self.options, self.missed, self.request.workload.slos),
+            "reason": reason_of(self.options, self.missed, self.request.workload.targets),
             "options": self.options,
             "infeasible": [miss_document(m) for m in self.missed],
             "advice": self.advice,
@@ -67,14 +67,21 @@ class PlanResult:
     def assumptions(self) -> list[dict[str, Any]]:
         """Every factor that stands behind the numbers, with its source."""
         workload, limits = self.request.workload, self.request.limits
+        stated = {row["name"]: row["source"] for row in self.request.assumptions}
         rows: list[dict[str, Any]] = [
             {"name": "prompt_distribution", "value": workload.prompt.kind, "unit": "",
              "source": "request"},
             {"name": "requests_per_second", "value": workload.requests_per_s, "unit": "1/s",
              "source": "users / (think time + answer time of the recommended option)"
-             if workload.users else "request, at the peak of one region"},
+             if workload.users else
+             f"{stated.get('requests_per_second', 'request')}, at the peak of one region"},
+            {"name": "arrival_cv", "value": workload.arrival_cv, "unit": "",
+             "source": stated.get("arrival_cv", "request; 1 = Poisson arrivals")},
             {"name": "output_distribution", "value": workload.output.kind, "unit": "",
              "source": "request"},
+            *({"name": f"{slo.metric}_target", "value": "always met", "unit": "",
+               "source": "no answer has a second token, so none has a time between tokens"}
+              for slo in workload.slos if slo not in workload.targets),
             {"name": "target_utilization", "value": limits.target_utilization,
              "unit": "share of capacity", "source": "request"},
             {"name": "hours_per_month", "value": self.request.pricing.utilization_hours_per_month,

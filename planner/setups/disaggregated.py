@@ -29,7 +29,7 @@ from planner.queueing import (
     sum_percentiles,
 )
 from planner.roofline import StepBatch
-from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
+from planner.setups.base import Latencies, Table, Verdict, between_tokens, e2e_figures, figures
 from planner.setups.continuous import RESIDUAL, Array
 
 MAX_LINK_LOAD = 0.8
@@ -269,5 +269,7 @@ class Pair:
                  "transfer_mean_s": float(self.transfer_s() @ weights)}
         for level, value in zip(levels, sum_percentiles(wait, done, weights, levels), strict=True):
             extra[f"prefill_done_p{level:g}_s"] = value
-        return Latencies(ttft, tpot, dict(tpot), e2e_figures(ttft, tpot, self.decode.workload),
-                         running, self.prefill.load(rates[0]), extra)
+        workload = self.decode.workload
+        token = between_tokens(tpot, workload)
+        return Latencies(ttft, token, dict(token), e2e_figures(ttft, tpot, workload), running,
+                         self.prefill.load(rates[0]), extra)
