@@ -18,6 +18,7 @@ from planner.describe import (
 )
 from planner.fleet import Fleet, build_fleet, region_rate
 from planner.measured import measured_options
+from planner.other_ways import OtherWays
 from planner.pricing import Pricer
 from planner.requests import PlanRequest
 from planner.search import precisions, search
@@ -156,7 +157,10 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     if not request.advice:
         return result
     if ranked:
-        result.advice = found + advise(regional, resources, pricer, ranked[0][1])
+        lines = advise(regional, resources, pricer, ranked[0][1])
+        if ranked[0][0].get("verification", {}).get("held"):  # what was simulated, not promised
+            lines = [row for row in lines if not row["code"].startswith("misses_")]
+        result.advice = found + lines
     else:
         result.advice = advise_infeasible(regional, resources, pricer)
     return result
@@ -170,7 +174,8 @@ def _verified(request: PlanRequest, resources: Resources, pricer: Pricer, ranked
     return verify_best(
         ranked, request, resources.draft,
         lambda fleet: option_document(0, fleet, request, pricer.of_fleet(fleet)),
-        lambda document: _order(document, request.objective))
+        lambda document: _order(document, request.objective),
+        OtherWays(request, resources).beside)
 
 
 def plan_in_short(request: PlanRequest, catalog: Catalog, describe: Describe
