@@ -26,6 +26,7 @@ from planner.budget.model import (
 )
 from planner.budget.money import decimal
 from planner.budget.months import figures, line_gpus, paid, weight_of
+from planner.budget.partly import served_months
 from planner.catalog.book import Catalog, PriceChoice
 from planner.hardware import Gpu
 from planner.pricing import Pricer
@@ -70,6 +71,9 @@ def make_model(budget: BudgetRequest, catalog: Catalog) -> BudgetModel:
         tuple(_workload_line(catalog, w, i, found, weights.get(i))
               for i, w in enumerate(budget.workloads)),
         tuple(fleets), tuple(lines.found), catalog.as_of)
+    model = replace(model, workloads=tuple(
+        served_months(model, i, budget.workloads[i].request.limits.max_gpus)
+        if i in found.partly else line for i, line in enumerate(model.workloads)))
     return replace(model, lines=_with_terms(model))
 
 
