@@ -113,6 +113,8 @@ def pool_document(fleet_pool: FleetPool, seen: Latencies) -> dict[str, Any]:
         "replicas": fleet_pool.replicas,
         "spare_replicas": fleet_pool.spare_replicas, "gpus": fleet_pool.gpus,
         "batch_size": pool.batch_size, "token_budget": pool.token_budget,
+        "admission_share": (pool.source.admission_share if isinstance(pool.source, DecodePool)
+                            else None),
         **_running(pool, seen),
         "requests_per_s_per_replica": pool.rate_per_s / pool.replicas,
         "capacity_rps": pool.capacity_rps, "utilization": fleet_pool.utilization,

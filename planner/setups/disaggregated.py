@@ -26,6 +26,7 @@ from planner.queueing import (
     admission_wait,
     mg1_wait_of,
     no_wait,
+    share_within,
     sum_percentiles,
 )
 from planner.roofline import StepBatch
@@ -36,6 +37,9 @@ MAX_LINK_LOAD = 0.8
 """Most of its network cards' time that a replica may spend on caches."""
 ADMISSION_SHARE = 0.01
 """Most requests that may wait for a place in a decode batch; sizes the two pools apart."""
+TIGHTER_SHARES = tuple(ADMISSION_SHARE * 0.8**k for k in range(1, 21))
+"""Smaller shares, down to 0.0001, that are tried as well where so many wait: a strict percentile of
+TTFT, or one that leaves no time for the wait, may hold beside no pool where 1 % wait."""
 
 
 def wire_s(table: Table) -> Array:
@@ -51,13 +55,16 @@ class DecodePool:
     Parameters
     ----------
     table : Table
+    admission_share : float
+        Most requests that may wait for a place.
     """
 
     setup = "disaggregated"
     role = "decode"
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, admission_share: float = ADMISSION_SHARE) -> None:
         self.table = table
+        self.admission_share = admission_share
         self.workload = table.workload
         self.caps = table.caps
         scale = table.deployment.profile.disaggregated_scale
@@ -75,7 +82,7 @@ class DecodePool:
             return Verdict(False, 0, "kv_transfer")
         chain = self.chain(rate_per_s, cv2)
         index = self.caps - 1
-        good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= ADMISSION_SHARE)
+        good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= self.admission_share)
         failed = "throughput"
         for metric, target in self.targets:
             if target:
@@ -191,8 +198,16 @@ class PrefillPool:
         level, admission = target.percentile / 100.0 - 1e-6, admission or no_wait()
         moments = (float(x) for w in (wait, admission) for x in (w.busy, w.mean_s, w.second_s2))
         held = starts_in_time(target.limit_s, level, *moments, self.latency_s + handover_s,
-                              self.table.prompt_weights)
+                              self.table.prompt_weights) and (
+            float(admission.busy) <= 1.0 - level
+            or self._placed(admission, target.limit_s, handover_s) >= level)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
+
+    def _placed(self, admission: Wait, limit_s: float, handover_s: Array | float) -> float:
+        """Share that the wait for a place alone would let start in time: waits that are rare and
+        long have a tail that the two moments of both waits do not show."""
+        return float(share_within(limit_s, admission, self.latency_s + handover_s,
+                                  self.table.prompt_weights))
 
     @cached_property
     def ceiling(self) -> float:
