@@ -203,8 +203,9 @@ def test_memory_is_counted_as_the_engine_of_that_name_does(client: FlaskClient, 
     made = client.post("/api/v1/engines", json=body)
     assert made.status_code == 201
     assert (made.json["memory_scope"], made.json["reserves_answers"]) == (scope, reserves)
-    stated = client.put(f"/api/v1/engines/bare-{engine}", headers={"If-Match": made.headers["ETag"]},
+    url, tag = f"/api/v1/engines/bare-{engine}", made.headers["ETag"]
+    stated = client.put(url, headers={"If-Match": tag},
                         json={**body, "memory_scope": "whole", "reserves_answers": False})
     assert stated.json["memory_scope"] == "whole"
-    assert client.delete(f"/api/v1/engines/bare-{engine}",
-                         headers={"If-Match": stated.headers["ETag"]}).status_code == 204
+    tag = stated.headers["ETag"]
+    assert client.delete(url, headers={"If-Match": tag}).status_code == 204
