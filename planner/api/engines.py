@@ -111,7 +111,7 @@ class Engine(MethodView):
         """Show an engine profile."""
         return engines.read(slug)
 
-    @blp.replace(EngineSchema, EngineSchema)
+    @blp.replace(EngineSchema, EngineSchema, engines.require_read)
     def put(self, data: dict[str, Any], slug: str) -> Response:
         """Replace an engine profile."""
         return engines.replace(slug, engine_columns(data))

@@ -196,6 +196,14 @@ def test_too_many_gpus_is_a_reason() -> None:
     assert "max_gpus" in document["infeasible"][0]["reason"]
 
 
+def test_a_model_keeps_the_name_that_it_was_asked_by() -> None:
+    alias = "meta-llama/Llama-3.1-8B-Instruct"
+    document = made(workload(model=alias), workload(), workload(model=alias, fleet="x")).document
+    assert [w["model"] for w in document["workloads"]] == [alias, "llama-3.1-8b", alias]
+    assert [len(f["workloads"]) for f in document["fleets"]] == [2, 1], "names do not part fleets"
+    assert document["fleets"][1]["model"] == alias
+
+
 LIMITED = {"layouts": [{"tensor_parallel": 1}], "token_budgets": [2048], "max_gpus": 8}
 SEASON = [1.0] * 8 + [2.0, 1.0, 3.0, 4.0]
 
