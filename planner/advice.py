@@ -93,7 +93,7 @@ def _rescues(request: PlanRequest, resources: Resources, catalog: Catalog) -> It
     if not tried & {"fp8", "fp4", "int4"}:
         yield Lever("fp8_weights", "FP8 weights and KV cache",
                     replace(request, precisions=(Precisions("fp8", "fp8"),)))
-    for slo in request.workload.slos:
+    for slo in request.workload.targets:
         yield from _relaxed(request, slo.metric)
     for slug in [s for s in OTHER_GPUS if s in catalog.gpus and s not in request.gpus][
             :MOST_OTHER_GPUS]:

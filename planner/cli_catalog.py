@@ -108,6 +108,8 @@ def _print(change: dict[str, Any]) -> None:
     click.echo(f"{change['table']}: {len(change['added'])} added, {len(change['changed'])} "
                f"changed, {change['unchanged']} unchanged, {change['not_in_file']} not in the file "
                "and kept")
+    for name in change["ignored_columns"]:
+        click.echo(f"note: column {name!r} is none of {change['table']} and was not read", err=True)
     for key in change["added"][:SHOWN]:
         click.echo(f"  + {key}")
     for row in change["changed"][:SHOWN]:

@@ -174,18 +174,20 @@ def simulate(file: Path, trace: Path | None, requests_out: Path | None, as_json:
 
     A plan request is planned first; its recommended option is then simulated.
     """
-    from planner.simulations.tasks import document_of, pack_columns, run
+    from planner.simulations.tasks import TOLD, document_of, pack_columns, run
 
     job, packed = _simulation(read_document(file), trace)
     count = job["requests"] or 100
     with _bar("simulating", count) as bar:
         result = run(job, stored_catalog(), packed, lambda share: bar(share) or True)
-    document = document_of(result, job)
+        document = document_of(result, job)
+        bar(TOLD)
+        columns = pack_columns(result.rows(), lambda share: bar(
+            TOLD + (1.0 - TOLD) * share) or True) if requests_out is not None else b""
     if requests_out is not None:
         from planner.api.simulations import csv_blocks
 
-        text = b"".join(csv_blocks(pack_columns(result.rows())))
-        requests_out.write_bytes(text)
+        requests_out.write_bytes(b"".join(csv_blocks(columns)))
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:

@@ -113,6 +113,8 @@ def pool_document(fleet_pool: FleetPool, seen: Latencies) -> dict[str, Any]:
         "replicas": fleet_pool.replicas,
         "spare_replicas": fleet_pool.spare_replicas, "gpus": fleet_pool.gpus,
         "batch_size": pool.batch_size, "token_budget": pool.token_budget,
+        "admission_share": (pool.source.admission_share if isinstance(pool.source, DecodePool)
+                            else None),
         **_running(pool, seen),
         "requests_per_s_per_replica": pool.rate_per_s / pool.replicas,
         "capacity_rps": pool.capacity_rps, "utilization": fleet_pool.utilization,
@@ -137,7 +139,7 @@ def headroom(seen: Latencies, request: PlanRequest) -> dict[str, float]:
     """Share of each target that is left at its percentile: 0 = at the limit."""
     figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
     left = {}
-    for slo in request.workload.slos:
+    for slo in request.workload.targets:
         value = figures[slo.metric].get(f"p{slo.percentile:g}")
         if value is not None and math.isfinite(value):
             left[slo.metric] = 1.0 - value / slo.limit_s
@@ -157,7 +159,7 @@ def warnings(seen: Latencies, request: PlanRequest) -> list[str]:
     """What an option does not keep: a sentence each, and why where that is known."""
     figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
     missed, found = missed_targets(seen, request), []
-    for slo in request.workload.slos:
+    for slo in request.workload.targets:
         if slo.metric not in missed:
             continue
         value = figures[slo.metric][f"p{slo.percentile:g}"]

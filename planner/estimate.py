@@ -193,10 +193,10 @@ def _request_latency(model: StepModel, request: EstimateRequest) -> dict[str, An
     contexts = request.prompt_tokens + np.arange(1.0, max(output, 2))
     steps = np.asarray(model.seconds(StepBatch(decodes=1.0, context=contexts)))
     each = accepted_tokens(request.speculative) if request.speculative else 1.0
-    tpot = float(steps.mean()) / each if output > 1 else 0.0
+    tpot = float(steps.mean()) / each
     answer: dict[str, Any] = {"request": {
         "prompt_tokens": request.prompt_tokens, "output_tokens": output,
-        "ttft_ms": s_to_ms(prefill), "tpot_ms": s_to_ms(tpot),
+        "ttft_ms": s_to_ms(prefill), "tpot_ms": s_to_ms(tpot) if output > 1 else None,
         "e2e_ms": s_to_ms(prefill + tpot * (output - 1))}}
     if request.max_batched_tokens:
         room = request.max_batched_tokens - max(b.decodes for b in request.batches)

@@ -42,7 +42,7 @@ def worker_rate(role: str, worker: MeasuredWorker, workload: Workload) -> float:
 
 def _within(point: CurvePoint, workload: Workload) -> bool:
     seen = {"tpot": point.tpot_s, "itl": point.tpot_s, "ttft": point.ttft_s}
-    values = [(seen.get(slo.metric), slo.limit_s) for slo in workload.slos]
+    values = [(seen.get(slo.metric), slo.limit_s) for slo in workload.targets]
     return all(value is None or value <= limit for value, limit in values)
 
 

@@ -40,7 +40,7 @@ def miss_of(setup: str, table: Table, refusal: Refusal, source: Serving | None) 
 
 def zero_load_miss(setup: str, table: Table) -> Miss | None:
     """The target that a layout misses with no other request, by its columns alone."""
-    for target in table.workload.slos:
+    for target in table.workload.targets:
         if target.metric == "itl":
             continue
         level = target.percentile / 100.0

@@ -18,6 +18,7 @@ from planner.describe import (
 )
 from planner.fleet import Fleet, build_fleet, region_rate
 from planner.measured import measured_options
+from planner.other_ways import OtherWays
 from planner.pricing import Pricer
 from planner.requests import PlanRequest
 from planner.search import precisions, search
@@ -56,7 +57,7 @@ class PlanResult:
         """The contract's body without ``id``, ``created_at`` and ``request``."""
         return {
             "recommended": self.options[0] if self.options else None,
-            "reason": reason_of(self.options, self.missed, self.request.workload.slos),
+            "reason": reason_of(self.options, self.missed, self.request.workload.targets),
             "options": self.options,
             "infeasible": [miss_document(m) for m in self.missed],
             "advice": self.advice,
@@ -67,14 +68,21 @@ class PlanResult:
     def assumptions(self) -> list[dict[str, Any]]:
         """Every factor that stands behind the numbers, with its source."""
         workload, limits = self.request.workload, self.request.limits
+        stated = {row["name"]: row["source"] for row in self.request.assumptions}
         rows: list[dict[str, Any]] = [
             {"name": "prompt_distribution", "value": workload.prompt.kind, "unit": "",
              "source": "request"},
             {"name": "requests_per_second", "value": workload.requests_per_s, "unit": "1/s",
              "source": "users / (think time + answer time of the recommended option)"
-             if workload.users else "request, at the peak of one region"},
+             if workload.users else
+             f"{stated.get('requests_per_second', 'request')}, at the peak of one region"},
+            {"name": "arrival_cv", "value": workload.arrival_cv, "unit": "",
+             "source": stated.get("arrival_cv", "request; 1 = Poisson arrivals")},
             {"name": "output_distribution", "value": workload.output.kind, "unit": "",
              "source": "request"},
+            *({"name": f"{slo.metric}_target", "value": "always met", "unit": "",
+               "source": "no answer has a second token, so none has a time between tokens"}
+              for slo in workload.slos if slo not in workload.targets),
             {"name": "target_utilization", "value": limits.target_utilization,
              "unit": "share of capacity", "source": "request"},
             {"name": "hours_per_month", "value": self.request.pricing.utilization_hours_per_month,
@@ -149,7 +157,10 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     if not request.advice:
         return result
     if ranked:
-        result.advice = found + advise(regional, resources, pricer, ranked[0][1])
+        lines = advise(regional, resources, pricer, ranked[0][1])
+        if ranked[0][0].get("verification", {}).get("held"):  # what was simulated, not promised
+            lines = [row for row in lines if not row["code"].startswith("misses_")]
+        result.advice = found + lines
     else:
         result.advice = advise_infeasible(regional, resources, pricer)
     return result
@@ -163,7 +174,8 @@ def _verified(request: PlanRequest, resources: Resources, pricer: Pricer, ranked
     return verify_best(
         ranked, request, resources.draft,
         lambda fleet: option_document(0, fleet, request, pricer.of_fleet(fleet)),
-        lambda document: _order(document, request.objective))
+        lambda document: _order(document, request.objective),
+        OtherWays(request, resources).beside)
 
 
 def plan_in_short(request: PlanRequest, catalog: Catalog, describe: Describe

@@ -66,6 +66,8 @@ def _pool_rows(request: PlanRequest, pool: Pool) -> Iterator[dict[str, Any]]:
     for i, cap in enumerate(caps):
         n = int(cap)
         row = _serving_row(pool, n)
+        if not table.workload.output.several:
+            row.update(tpot_ms=None, itl_ms=None)
         kv = _kv_bytes(table, n)
         row.update(batch_size=n, step_ms=s_to_ms(float(step.seconds[i])),
                    kv_gib_per_gpu=bytes_to_gib(kv),
@@ -122,7 +124,7 @@ def _meets(request: PlanRequest, row: dict[str, Any]) -> bool:
     """Whether the row's mean latencies are within the targets and its cache within the pool."""
     if row["kv_pool_share"] > 1.0:
         return False
-    for slo in request.workload.slos:
+    for slo in request.workload.targets:
         value = row.get(f"{slo.metric}_ms", 0.0 if slo.metric == "e2e" else None)
         if value is not None and value > s_to_ms(slo.limit_s):
             return False

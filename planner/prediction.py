@@ -28,6 +28,7 @@ from planner.requests import Layout
 from planner.roofline import Deployment, StepBatch, StepModel
 from planner.setups.continuous import RESIDUAL
 from planner.units import s_to_ms
+from planner.workload import SEVERAL_TOKENS
 
 Array = NDArray[np.float64]
 ONE_GPU = Layout()
@@ -154,7 +155,9 @@ def _answer(columns: _Columns, i: int, replicas: float, gpus: int,
     else:
         rate = columns.rate[i]
     tokens = float(rate * replicas * output)
-    return {"ttft_ms": _finite(s_to_ms(float(ttft))), "tpot_ms": _finite(s_to_ms(float(tpot))),
+    several = output >= SEVERAL_TOKENS
+    return {"ttft_ms": _finite(s_to_ms(float(ttft))),
+            "tpot_ms": _finite(s_to_ms(float(tpot))) if several else None,
             "output_tokens_per_s": tokens, "output_tokens_per_s_per_gpu": tokens / gpus,
             "saturated": bool(columns.saturated[i]), "confidence": dict(confidence)}
 

@@ -19,7 +19,13 @@ from planner.queueing import Wait
 from planner.requests import PlanRequest
 from planner.setups.base import Table, Verdict
 from planner.setups.continuous import Array
-from planner.setups.disaggregated import DecodePool, Pair, PrefillPool
+from planner.setups.disaggregated import (
+    ADMISSION_SHARE,
+    TIGHTER_SHARES,
+    DecodePool,
+    Pair,
+    PrefillPool,
+)
 from planner.sizing import (
     Check,
     Miss,
@@ -138,6 +144,14 @@ def _with_targets(workload: Workload, extra: tuple[Slo, ...]) -> Workload:
     return replace(workload, slos=tuple(merged.values()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Tighter:
+    """A decode layout in which a smaller share may wait for a place."""
+
+    table: Table
+    share: float
+
+
 class _DecodePools:
     """The decode pools of one GPU type, fewest GPUs first and sized only as far as asked for.
 
@@ -150,31 +164,48 @@ class _DecodePools:
     def __init__(self, request: PlanRequest, held: list[Candidate], refusals: Refusals) -> None:
         self.request, self.refusals = request, refusals
         self.found: list[Pool] = []
-        self._queue: list[tuple[int, int, float, int, Candidate | Pool]] = [
-            (x.fewest_gpus, 0, 0.0, place, x) for place, x in enumerate(held)]
+        self._places = count()
+        self._queue: list[tuple[int, int, float, int, Candidate | _Tighter | Pool]] = [
+            (x.fewest_gpus, 0, 0.0, next(self._places), x) for x in held]
         heapify(self._queue)
 
     def get(self, place: int, most_gpus: float) -> Pool | None:
         """The pool of a place in the order; None past the last that has at most ``most_gpus``."""
         while len(self.found) <= place and self._queue and self._queue[0][0] <= most_gpus:
-            _, _, _, key, item = heappop(self._queue)
+            item = heappop(self._queue)[-1]
             if isinstance(item, Pool):
                 self.found.append(item)
-            elif pool := self._sized(item):
-                heappush(self._queue, (spared_gpus(pool, self.request), 1,
-                                       float(pool.table.decode_s[0]), key, pool))
+                self._tighter(item)
+            elif pool := self._sized(item.table, item.share if isinstance(item, _Tighter)
+                                     else ADMISSION_SHARE):
+                heappush(self._queue, (spared_gpus(pool, self.request), 1, float(
+                    pool.table.decode_s[0]), next(self._places), pool))
         if place < len(self.found) and spared_gpus(self.found[place], self.request) <= most_gpus:
             return self.found[place]
         return None
 
-    def _sized(self, layout: Candidate) -> Pool | None:
-        table = _table(layout, self.request)
-        source = DecodePool(table)
-        limit = (region_gpus(self.request) // layout.deployment.layout.gpus
+    def _tighter(self, pool: Pool) -> None:
+        """Put a pool of the same layout in which fewer wait for a place into the queue."""
+        source = pool.source
+        assert isinstance(source, DecodePool)
+        if not self.request.workload.slo("ttft"):
+            return
+        rate, cv2 = share(self.request, pool.replicas)
+        chain = source.chain(rate / self.request.limits.target_utilization, cv2)
+        waits = float(chain.waiting()[0][pool.batch_size - 1])
+        smaller = next((s for s in TIGHTER_SHARES if s < min(waits, source.admission_share)), None)
+        if smaller is not None:
+            heappush(self._queue, (spared_gpus(pool, self.request), 2, 0.0, next(self._places),
+                                   _Tighter(pool.table, smaller)))
+
+    def _sized(self, table: Table, admission_share: float) -> Pool | None:
+        table = _with_targets_of(self.request, table)
+        source, d = DecodePool(table, admission_share), table.deployment
+        limit = (region_gpus(self.request) // d.layout.gpus
                  - self.request.limits.spare_replicas)
         answer = smallest(source.check, self.request, limit, source.ceiling)
         if isinstance(answer, Refusal):
-            self.refusals[layout.deployment.gpu.slug] = (table, answer)
+            self.refusals.setdefault(d.gpu.slug, (table, answer))
             return None
         return pool_of("decode", table, answer, source, self.request)
 
@@ -188,13 +219,12 @@ class _PrefillLayout:
     @cached_property
     def pools(self) -> list[PrefillPool]:
         """One pool a packing."""
-        table = _table(self.layout, self.request)
+        table = _with_targets_of(self.request, self.layout.table)
         return [PrefillPool(table, batch) for batch in prefill_batches(table.workload)]
 
 
-def _table(layout: Candidate, request: PlanRequest) -> Table:
-    """A layout's table with the targets of a request."""
-    table = layout.table
+def _with_targets_of(request: PlanRequest, table: Table) -> Table:
+    """A table with the targets of a request."""
     if table.workload is request.workload:
         return table
     return replace(table, workload=request.workload)
@@ -288,6 +318,8 @@ class _Pairing:
             _prefill_check(source, handover_s, beside.admission), self.request, limit,
             source.ceiling, known)
         if isinstance(answer, Refusal):
+            if answer.at_zero_load and not hopeless:  # what is left is the wait on the other side
+                answer = Refusal("the wait for a place in the decode batch", False)
             self.refusals.setdefault(slug, (source.table, answer))
             return
         pools = pool_of("prefill", source.table, answer, source, self.request), decode

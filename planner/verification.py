@@ -9,6 +9,7 @@ from typing import Any
 from planner.fleet import Fleet, build_fleet
 from planner.llm import Llm
 from planner.one_pool import OnePool
+from planner.other_ways import kind_of
 from planner.requests import PlanRequest
 from planner.setups.disaggregated import DecodePool, Pair, PrefillPool
 from planner.simulator import RequestTable, SimulationResult, fleet_of, simulate, synthetic
@@ -19,6 +20,8 @@ VERIFIED_OPTIONS = 3
 """Options that are simulated: the best ones, again the best after replicas were added."""
 REQUESTS = 20_000
 """Simulated requests; the first tenth does not count."""
+MOST_OTHERS = 12
+"""Fleets in other layouts that may come in."""
 MOST_ROUNDS = 8
 GROWTH = 0.1
 """Share of a pool's replicas that a round adds, at least one."""
@@ -62,22 +65,12 @@ class Verification:
                 "observed": {f"{m}_ms": shown["observed"][f"{m}_ms"]
                              for m in ("ttft", "tpot", "itl", "e2e")}}
 
-    def advice(self, rank: int, setup: str, usd_per_hour: float | None) -> dict[str, Any] | None:
-        """A line of advice where the simulation changed or doubts an option, else None."""
-        if self.held and not self.missed:
-            return None
-        what = f"option {rank} ({setup})"
-        targets = ", ".join(m.upper() for m in self.missed)
+    def warnings(self, promised: list[str]) -> list[str]:
+        """What an option does not keep: nothing where the simulation holds."""
         if self.held:
-            more = "one more replica" if sum(self.added) == 1 else (
-                f"{sum(self.added)} more replicas")
-            message = (f"The simulation of {what} missed its target of {targets} at "
-                       f"{self.gpus_before} GPUs; with {more} ({self.fleet.gpus} GPUs) it holds.")
-        else:
-            message = (f"The simulation of {what} misses its target of {targets}, and adding "
-                       "replicas did not mend it; do not count on this option.")
-        return {"code": "verification", "message": message, "gpus_before": self.gpus_before,
-                "gpus_after": self.fleet.gpus, "usd_per_hour_after": usd_per_hour}
+            return []
+        return [*promised, *(f"The simulation misses the target of {m.upper()}."
+                             for m in self.missed)]
 
 
 def verify(fleet: Fleet, request: PlanRequest, draft: Llm | None,
@@ -148,11 +141,33 @@ def with_replicas(sized: Sized, more: list[int], request: PlanRequest) -> Sized:
     return TwoPools(pair, (prefill, decode), (0.0, 0.0, 0.0)).sized(request)
 
 
+@dataclass(slots=True)
+class _Row:
+    """An option, its simulation once there is one, and those that it takes the place of."""
+
+    document: dict[str, Any]
+    fleet: Fleet
+    found: Verification | None = None
+    before: tuple[Verification, ...] = ()
+    planned: Fleet | None = None
+
+    @property
+    def standing(self) -> int:
+        """0 where the simulation holds, 1 where there is none, 2 where it misses a target."""
+        return 1 if self.found is None else 0 if self.found.held else 2
+
+
+Others = Callable[[Fleet, frozenset[str]], list[Fleet]]
+
+
 def verify_best(ranked: list[tuple[dict[str, Any], Fleet]], request: PlanRequest,
                 draft: Llm | None, describe: Callable[[Fleet], dict[str, Any]],
-                order: Callable[[dict[str, Any]], tuple[float, ...]]
+                order: Callable[[dict[str, Any]], tuple[float, ...]], others: Others
                 ) -> tuple[list[tuple[dict[str, Any], Fleet]], list[dict[str, Any]]]:
     """Simulate the best options, and again the best until those are all simulated ones.
+
+    Where an option as planned misses a target, its other layouts come in as well: they may hold
+    where no number of replicas does, or with fewer GPUs. Of each kind the best stays.
 
     Parameters
     ----------
@@ -160,6 +175,8 @@ def verify_best(ranked: list[tuple[dict[str, Any], Fleet]], request: PlanRequest
         Documents of options with their fleets, best first.
     describe, order : callable
         A fleet as the document of an option; what documents are sorted by.
+    others : callable
+        Fleets of the same kind in layouts that were not tried yet, given the pools to change.
 
     Returns
     -------
@@ -167,26 +184,105 @@ def verify_best(ranked: list[tuple[dict[str, Any], Fleet]], request: PlanRequest
         The options, best first, those that the simulation refutes last; and advice.
     """
     table = synthetic(request.workload, REQUESTS, SEED)
-    seen: dict[int, Verification] = {}
-    rows = list(ranked)
-
-    def place(row: tuple[dict[str, Any], Fleet]) -> tuple[float, ...]:
-        found = seen.get(id(row[1]))
-        return (1.0 if found is not None and not found.held else 0.0, *order(row[0]))
-
+    rows = [_Row(document, fleet) for document, fleet in ranked]
+    left = MOST_OTHERS
     while True:
-        rows.sort(key=place)
-        todo = next((i for i, row in enumerate(rows[:VERIFIED_OPTIONS])
-                     if id(row[1]) not in seen), None)
-        if todo is None:
+        best = _best_of_kinds(rows, lambda r: (r.standing == 2, *order(r.document)))
+        row = next((r for r in best[:VERIFIED_OPTIONS] if r.found is None), None)
+        if row is None:
             break
-        found = verify(rows[todo][1], request, draft, table)
-        seen[id(found.fleet)] = found
-        rows[todo] = ({**describe(found.fleet), "verification": found.document()}, found.fleet)
+        row.planned = row.fleet
+        found = row.found = verify(row.fleet, request, draft, table)
+        row.fleet = found.fleet
+        document = describe(row.fleet)
+        row.document = {**document, "warnings": found.warnings(document["warnings"]),
+                        "verification": found.document()}
+        if found.missed and left > 0:
+            more = others(row.planned, _roles(row.planned, found.missed))[:left]
+            left -= len(more)
+            rows += [_Row(describe(f), f, before=(*row.before, found)) for f in more]
+    kept = _best_of_kinds(rows, lambda r: (r.standing, *order(r.document)))
+    kept.sort(key=lambda r: (2 if r.standing == 2 else int(
+        r.standing == 1 and bool(r.document["warnings"])), *order(r.document)))
     advice = []
-    for rank, (document, fleet) in enumerate(rows, start=1):
-        document["rank"] = rank
-        if id(fleet) in seen:
-            line = seen[id(fleet)].advice(rank, document["setup"], document["usd_per_hour"])
-            advice += [line] if line else []
-    return rows, advice
+    for rank, row in enumerate(kept, start=1):
+        row.document["rank"] = rank
+        tried = sum(kind_of(r.fleet) == kind_of(row.fleet) for r in rows) > 1
+        line = _advice(row, rank, tried)
+        advice += [line] if line else []
+    return [(r.document, r.fleet) for r in kept], advice
+
+
+def _best_of_kinds(rows: list[_Row], place: Callable[[_Row], tuple[float, ...]]) -> list[_Row]:
+    """The first of each kind, in order."""
+    best: dict[object, _Row] = {}
+    for row in sorted(rows, key=place):
+        best.setdefault(kind_of(row.fleet), row)
+    return list(best.values())
+
+
+def _roles(fleet: Fleet, missed: tuple[str, ...]) -> frozenset[str]:
+    """Pools that the missed targets depend on."""
+    more = _more(fleet, list(missed))
+    return frozenset(p.pool.role for p, n in zip(fleet.pools, more, strict=True) if n)
+
+
+def _advice(row: _Row, rank: int, tried: bool) -> dict[str, Any] | None:
+    """A line of advice where the simulation changed or doubts an option, else None.
+
+    Parameters
+    ----------
+    tried : bool
+        Whether other layouts of this kind were at hand.
+    """
+    found, what = row.found, f"option {rank} ({row.fleet.sized.setup})"
+    if not row.before and (found is None or (found.held and not found.missed)):
+        return None
+    first = row.before[0] if row.before else found
+    assert first is not None
+    targets = ", ".join(m.upper() for m in first.missed)
+    missed = f"missed its target of {targets} at {first.gpus_before} GPUs"
+    if row.before:
+        mended = (f"it would take {first.fleet.gpus}" if first.held
+                  else "adding replicas did not mend it")
+        message = (f"The simulation of {what} {missed} in its first layout "
+                   f"({_way(first.fleet)}), where {mended}; in another one ({_way(row.fleet)}) "
+                   f"{_now(row)}")
+    elif first.held:
+        message = (f"The simulation of {what} {missed}; with {_replicas(first)} "
+                   f"({first.fleet.gpus} GPUs) it holds.")
+    else:
+        neither = " and no other layout that was tried holds either" if tried else ""
+        message = (f"The simulation of {what} misses its target of {targets}, and adding replicas "
+                   f"did not mend it{neither}; do not count on this option.")
+    return {"code": "verification", "message": message, "gpus_before": first.gpus_before,
+            "gpus_after": row.fleet.gpus, "usd_per_hour_after": row.document["usd_per_hour"]}
+
+
+def _now(row: _Row) -> str:
+    """What is known of a fleet that took the place of another."""
+    found, gpus = row.found, row.fleet.gpus
+    if found is None:
+        return f"the plan is {gpus} GPUs, not simulated."
+    if not found.held:
+        return "it misses as well; do not count on this option."
+    more = f" with {_replicas(found)}" if found.missed else ""
+    return f"it holds at {gpus} GPUs{more}."
+
+
+def _replicas(found: Verification) -> str:
+    count = sum(found.added)
+    return "one more replica" if count == 1 else f"{count} more replicas"
+
+
+def _way(fleet: Fleet) -> str:
+    """The layouts of a fleet in words."""
+    parts = []
+    for pool in fleet.sized.pools:
+        layout = pool.deployment.layout
+        degrees = [f"{name} parallel {n}" for name, n in (
+            ("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data))
+            if n > 1 or name == "tensor"]
+        degrees += [f"chunks of {pool.token_budget:,}"] if pool.token_budget else []
+        parts.append(", ".join(degrees))
+    return " + ".join(parts)

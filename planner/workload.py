@@ -17,6 +17,8 @@ _NORMAL = NormalDist()
 Z95 = _NORMAL.inv_cdf(0.95)
 MAX_P95_OVER_MEAN = math.exp(Z95**2 / 2)
 """No log-normal has a 95th percentile above 3.87 times its mean."""
+SEVERAL_TOKENS = 1.5
+"""[token] length from which an answer has a second token; those between are means of a bin."""
 REFERENCE_TOKENS = 96.0
 """[token] mean of the answers whose TPOT sizes a pool, whatever the answers are."""
 _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
@@ -42,7 +44,7 @@ class Gaps:
     @classmethod
     def of(cls, answers: Lengths) -> Gaps:
         """Of answers; where all are of one token, as of two."""
-        several = answers.tokens >= 1.5
+        several = answers.tokens >= SEVERAL_TOKENS
         shares = answers.weights * several if several.any() else answers.weights
         gaps, shares = np.maximum(answers.tokens - 1.0, 1.0), shares / shares.sum()
         return cls(float(shares @ gaps), float(shares @ (1.0 / gaps)),
@@ -116,6 +118,11 @@ class Lengths:
     def max(self) -> float:
         """Largest point [token]."""
         return float(self.tokens[-1])
+
+    @property
+    def several(self) -> bool:
+        """Whether some answer of these lengths has a second token, so a time between tokens."""
+        return self.max >= SEVERAL_TOKENS
 
     def quantile(self, share: float) -> float:
         """Smallest point [token] whose cumulated weight reaches ``share``."""
@@ -201,6 +208,10 @@ def from_p50_p95(p50: float, p95: float) -> Lengths:
     if p95 < p50:
         raise InvalidValue(f"p95 ({p95:g}) must not be below p50 ({p50:g})")
     return lognormal(math.log(p50), math.log(p95 / p50) / Z95)
+
+
+BETWEEN_TOKENS = ("tpot", "itl")
+"""Metrics of the time between the tokens of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,15 +301,18 @@ class Workload:
         return max(prompt, 0.0) + max(self.output.moment(3) / self.output.mean - mean**2, 0.0)
 
     @cached_property
-    def targets(self) -> dict[str, Slo | None]:
-        """Each metric and its target, see :meth:`slo`."""
-        return {metric: self.slo(metric) for metric in ("ttft", "tpot", "itl", "e2e")}
+    def by_metric(self) -> dict[str, Slo]:
+        """The targets that can be missed by their metric."""
+        return {s.metric: s for s in reversed(self.targets)}
+
+    @cached_property
+    def targets(self) -> tuple[Slo, ...]:
+        """Targets that can be missed: answers of one token have no TPOT and no gap between tokens,
+        so where no answer has a second one, targets on those always hold."""
+        if self.output.several:
+            return self.slos
+        return tuple(s for s in self.slos if s.metric not in BETWEEN_TOKENS)
 
     def slo(self, metric: str) -> Slo | None:
-        """The target of a metric, None when there is none.
-
-        Answers of one token have no time between tokens, so TPOT and gaps have no target then.
-        """
-        if metric in ("tpot", "itl") and self.output.max <= 1.0:
-            return None
-        return next((s for s in self.slos if s.metric == metric), None)
+        """The target of a metric, None when there is none that can be missed."""
+        return self.by_metric.get(metric)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import wraps
 from typing import Any, NoReturn
 
 from flask import Request
@@ -121,9 +122,18 @@ class ApiBlueprint(Blueprint):  # type: ignore[misc]
                         self.response(status, schema, content_type=content_type),
                         self.problems(400, 413, 415, 422, *problems))
 
-    def replace(self, body: Any, schema: Any) -> Callable[[View], View]:
-        """An operation that replaces a row that the client has read."""
-        return _compose(self.arguments(body), self.response(200, schema, headers=_ETAG),
+    def replace(self, body: Any, schema: Any, require_read: Callable[[str], None]
+                ) -> Callable[[View], View]:
+        """An operation that replaces a row that the client has read.
+
+        Parameters
+        ----------
+        require_read : callable
+            Refuses the key of the address where the client has not read the row as it is now;
+            asked before the body is read.
+        """
+        return _compose(_first(require_read), self.arguments(body),
+                        self.response(200, schema, headers=_ETAG),
                         self.problems(400, 404, 409, 412, 413, 415, 422, 428),
                         _mark(_WRITE_HEADER))
 
@@ -143,6 +153,19 @@ class ApiBlueprint(Blueprint):  # type: ignore[misc]
         for header in doc_info.get("headers", []):
             doc.setdefault("parameters", []).append(deepcopy(header))
         return doc
+
+
+def _first(require_read: Callable[[str], None]) -> Callable[[View], View]:
+    """Ask for the key of the address before all else."""
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def checked(*args: Any, **address: Any) -> Any:
+            require_read(*address.values())
+            return view(*args, **address)
+
+        return checked
+
+    return decorate
 
 
 def _mark(header: dict[str, Any]) -> Callable[[View], View]:

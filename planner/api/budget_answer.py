@@ -87,6 +87,8 @@ class BudgetWorkloadLineSchema(OpenSchema):
     ends_month = fields.Integer(allow_none=True)
     requests_per_second = _numbers()
     tokens_factor = _numbers()
+    unserved_months = fields.List(fields.Dict(), metadata={
+        "description": "Months that need more than max_gpus: month, gpus, gpus_short"})
 
 
 class BudgetCapacitySchema(OpenSchema):

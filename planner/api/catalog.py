@@ -73,6 +73,8 @@ class TableChangeSchema(Schema):
     unchanged = fields.Integer(required=True)
     not_in_file = fields.Integer(required=True, metadata={
         "description": "Stored rows that the file does not name; they are never removed"})
+    ignored_columns = fields.List(fields.String(), required=True, metadata={
+        "description": "Headers of the file that name no column of the table"})
 
 
 class CatalogChangeSchema(Schema):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from planner.api.catalog_tables import (
     table_rows,
 )
 from planner.api.etags import encode, etag_of
-from planner.api.validation import InvalidDocument
+from planner.api.validation import InvalidDocument, NotJson, json_of
 from planner.errors import PlannerError
 from planner.plain import plain
 from planner.spreadsheets import quantities as q
@@ -52,6 +51,8 @@ class TableChange:
     unchanged : int
     not_in_file : int
         Stored rows that the file does not name; they stay.
+    ignored_columns : list of str
+        Headers of the file that name no column of the table.
     """
 
     table: str
@@ -59,12 +60,14 @@ class TableChange:
     changed: list[dict[str, Any]] = field(default_factory=list)
     unchanged: int = 0
     not_in_file: int = 0
+    ignored_columns: list[str] = field(default_factory=list)
     writes: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
         """As the API shows it."""
         return {"table": self.table, "added": self.added, "changed": plain(self.changed),
-                "unchanged": self.unchanged, "not_in_file": self.not_in_file}
+                "unchanged": self.unchanged, "not_in_file": self.not_in_file,
+                "ignored_columns": self.ignored_columns}
 
 
 def stored(session: Session, table: Table) -> list[Any]:
@@ -158,6 +161,7 @@ class _Import:
                                 f"has no header row with the columns {listed}, …"))
             return self.change
         self.errors += [(self.sheet.pointer(p), m) for p, m in header.errors]
+        self.change.ignored_columns = header.ignored
         needed = "gpu" if self.table.name == "prices" else self.table.key
         if needed not in header.columns:
             self.errors.append((self.sheet.pointer(), f"has no column {needed}"))
@@ -280,8 +284,10 @@ def _whole_text(cell: Cell) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_of(text.encode())
+    except InvalidDocument as error:
+        raise BadCell(f"{error.pointer}: {error.message}") from None
+    except NotJson:
         raise BadCell("must be a JSON object as the export writes it") from None
 
 

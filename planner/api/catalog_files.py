@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.api.validation import json_of
 from planner.errors import InvalidValue
 from planner.spreadsheets.package import UnreadableFile
 from planner.spreadsheets.quantities import spelled
@@ -45,10 +46,10 @@ def sheets_of_json(text: str, names: Sequence[str]) -> dict[str, Sheet]:
         When it is not such a document.
     """
     try:
-        document = json.loads(text)
+        document = json_of(text.encode())
         return {name: sheet_of(name, [_flat(row) for row in document[name]])
                 for name in names if name in document}
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise UnreadableFile("the file is no JSON of the catalog as the export writes it"
                              ) from None
 

@@ -12,7 +12,7 @@ from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import SavedWorkloads, parse_plan
 from planner.api.plan_service import MadePlan, make
 from planner.api.validation import InvalidDocument, load_document
-from planner.api.workload_schema import TraceWorkloads
+from planner.api.workload_schema import FROM_TRACE, TraceWorkloads
 from planner.bridge import Figures, Step, bridge
 from planner.catalog.book import Catalog
 from planner.errors import NotInCatalog, PlannerError
@@ -99,10 +99,21 @@ def _plans(data: Mapping[str, Any], sources: Sources) -> list[Compared]:
     base = _plan(data["base"], "/base", sources)
     found = [base]
     for index, scenario in enumerate(data["scenarios"]):
-        patched = merged(plain(echo(base.request)), scenario["changes"])
+        patched = merged(_without_trace(plain(echo(base.request)), scenario["changes"]),
+                         scenario["changes"])
         patched["name"] = scenario["name"] or patched["name"]
         found.append(_made(patched, f"/scenarios/{index}/changes", sources))
     return found
+
+
+def _without_trace(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A base request without the rate, lengths and burstiness that its completed form carries,
+    where a change names another trace: that trace gives them, unless the change does."""
+    workload, change = document["workload"], changes.get("workload")
+    other = change.get("trace") if isinstance(change, Mapping) else None
+    if other is None or other == workload.get("trace"):
+        return document
+    return {**document, "workload": {k: v for k, v in workload.items() if k not in FROM_TRACE}}
 
 
 def _plan(entry: Any, pointer: str, sources: Sources) -> Compared:

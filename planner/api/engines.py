@@ -60,7 +60,8 @@ def _field(name: str, kind: str) -> ma_fields.Field[Any]:
 
 
 EngineSchema: type[Schema] = type("EngineSchema", (StrictSchema,), {
-    "__doc__": "One engine profile; fields left out are ideal (factor 1, no overhead).",
+    "__doc__": "One engine profile; fields left out are ideal (factor 1, no overhead), those of "
+               "how memory is counted what the engine of that name does.",
     **{f.name: _field(f.name, str(f.type)) for f in fields(EngineProfile)}})
 EnginePage = page_schema("EnginePage", EngineSchema)
 
@@ -110,7 +111,7 @@ class Engine(MethodView):
         """Show an engine profile."""
         return engines.read(slug)
 
-    @blp.replace(EngineSchema, EngineSchema)
+    @blp.replace(EngineSchema, EngineSchema, engines.require_read)
     def put(self, data: dict[str, Any], slug: str) -> Response:
         """Replace an engine profile."""
         return engines.replace(slug, engine_columns(data))

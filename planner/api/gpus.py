@@ -10,13 +10,14 @@ from marshmallow import fields, validates_schema
 from marshmallow.exceptions import ValidationError
 from sqlalchemy import select
 
-from models import GpuRow
+from models import GpuRow, PriceRow
 from planner.api.blueprint import ApiBlueprint
 from planner.api.fields import Number, Text, Whole, date_field, slug_field
 from planner.api.paging import SearchQuery, matches, page_schema
 from planner.api.resource import Resource
 from planner.api.validation import StrictSchema
 from planner.catalog.rows import GPU_DEFAULTS, RATES
+from planner.extensions import db
 
 blp = ApiBlueprint("gpus", __name__, "Accelerators")
 _RATE: dict[str, Any] = {"above": 0, "highest": 1e9, "allow_none": True}
@@ -93,7 +94,13 @@ def document(row: GpuRow) -> dict[str, Any]:
     return {**shown, "dense_tflops": rates}
 
 
-gpus = Resource(GpuRow, "slug", "GPU", "gpus.Gpu", document)
+def users(row: GpuRow) -> list[str]:
+    """The prices of a GPU."""
+    query = select(PriceRow.id).where(PriceRow.gpu == row.slug).order_by(PriceRow.id)
+    return [f"price {key!r}" for key in db.session.scalars(query)]
+
+
+gpus = Resource(GpuRow, "slug", "GPU", "gpus.Gpu", document, users)
 
 
 @blp.route("/gpus")
@@ -123,7 +130,7 @@ class Gpu(MethodView):
         """Show a GPU."""
         return gpus.read(slug)
 
-    @blp.replace(GpuSchema, GpuSchema)
+    @blp.replace(GpuSchema, GpuSchema, gpus.require_read)
     def put(self, data: dict[str, Any], slug: str) -> Response:
         """Replace a GPU."""
         return gpus.replace(slug, columns(data))

@@ -245,7 +245,7 @@ class Model(MethodView):
         """Show a model."""
         return models.read(resolve(slug))
 
-    @blp.replace(ModelInSchema, ModelSchema)
+    @blp.replace(ModelInSchema, ModelSchema, lambda slug: models.require_read(resolve(slug)))
     def put(self, data: dict[str, Any], slug: str) -> Response:
         """Replace a model."""
         key = resolve(slug)

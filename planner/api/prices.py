@@ -97,7 +97,7 @@ class Price(MethodView):
         """Show a price."""
         return prices.read(id)
 
-    @blp.replace(PriceSchema, PriceSchema)
+    @blp.replace(PriceSchema, PriceSchema, prices.require_read)
     def put(self, data: dict[str, Any], id: str) -> Response:
         """Replace a price."""
         return prices.replace(id, columns(data, id))

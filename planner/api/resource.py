@@ -15,6 +15,14 @@ from planner.api.paging import page
 from planner.api.problems import Problem
 from planner.extensions import db
 
+MOST_USERS = 20
+"""Users of a row that a refusal names."""
+
+
+def nobody(row: Any) -> list[str]:
+    """Rows that nothing else needs."""
+    return []
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -38,6 +46,8 @@ class Resource:
     noun: str
     endpoint: str
     document: Callable[[Any], dict[str, Any]]
+    users: Callable[[Any], list[str]] = nobody
+    """What else needs a row, in words."""
 
     def find(self, key: str) -> Any:
         """The row of a key.
@@ -61,6 +71,16 @@ class Resource:
     def read(self, key: str) -> Response:
         """One row."""
         return respond(self.document(self.find(key)))
+
+    def require_read(self, key: str) -> None:
+        """Let a write through only when the client has read the row as it is now.
+
+        Raises
+        ------
+        Problem
+            404, 428 or 412.
+        """
+        require_match(self.document(self.find(key)))
 
     def create(self, columns: dict[str, Any]) -> Response:
         """Store a new row; 409 when its key is taken."""
@@ -91,6 +111,11 @@ class Resource:
         """Delete a row that the client has read; 409 when another row needs it."""
         row = self.find(key)
         require_match(self.document(row))
+        users = self.users(row)
+        if users:
+            more = f" and {len(users) - MOST_USERS} more" if len(users) > MOST_USERS else ""
+            raise Problem(409, "conflict", f"{self.noun} {key!r} is in use by "
+                          f"{', '.join(users[:MOST_USERS])}{more}; delete those first")
         db.session.delete(row)
         db.session.commit()
         return Response(status=204)

@@ -13,6 +13,7 @@ from planner.api.validation import StrictSchema
 from planner.api.workload_schema import SloSchema
 from planner.precision import KV_PRECISIONS, WEIGHT_PRECISIONS
 from planner.requests import SETUPS
+from planner.simulations.requests import DAY_S
 
 ROUTERS = ("random", "round_robin", "least_loaded", "power_of_two")
 MAX_REQUESTS = 1_000_000
@@ -55,6 +56,11 @@ class FleetSchema(StrictSchema):
                                   f"{', '.join(wanted)}", "pools")
 
 
+_PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "on_off": (("on_s", "off_s"), ()), "diurnal": (("profile",), ("day_s",))}
+"""Fields that each pattern needs, and may have."""
+
+
 class ArrivalsSchema(StrictSchema):
     """Another arrival process than the workload's gaps."""
 
@@ -64,15 +70,17 @@ class ArrivalsSchema(StrictSchema):
     profile = fields.List(Number(lowest=0, highest=1e9), metadata={
         "minItems": 1, "maxItems": 1440,
         "description": "Relative rate in equal parts of the day"})
-    day_s = Number(above=0, highest=1e7, load_default=86400.0)
+    day_s = Number(above=0, highest=1e7, metadata={"default": DAY_S})
 
     @validates_schema
     def complete(self, data: dict[str, Any], **_: Any) -> None:
         """Each pattern has its own fields."""
-        needed = ("on_s", "off_s") if data["pattern"] == "on_off" else ("profile",)
-        missing = {name: ["is required"] for name in needed if name not in data}
-        if missing:
-            raise ValidationError(missing)
+        needed, own = _PATTERNS[data["pattern"]]
+        wrong = {name: ["is required"] for name in needed if name not in data}
+        wrong |= {name: [f"does not go with the pattern {data['pattern']}"] for name in data
+                  if name not in ("pattern", *needed, *own)}
+        if wrong:
+            raise ValidationError(wrong)
         profile = data.get("profile")
         if profile is not None and not (1 <= len(profile) <= 1440 and sum(profile) > 0):
             raise ValidationError("must have 1 to 1440 rates that are not all 0", "profile")
@@ -135,8 +143,9 @@ class SimulationSchema(StrictSchema):
                     raise ValidationError("comes from the plan", name)
 
     def _fleet(self, data: dict[str, Any]) -> None:
-        if "rank" in data:
-            raise ValidationError("only goes with a plan", "rank")
+        given = [name for name in ("rank", "spares") if data.get(name)]
+        if given:
+            raise ValidationError({name: ["only goes with a plan"] for name in given})
         missing = {} if "slo" in data else {"slo": ["is required with a fleet"]}
         if "workload" not in data and "trace" not in data:
             missing["workload"] = ["is required with a fleet, or a trace"]

@@ -6,6 +6,7 @@ import difflib
 import itertools
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -101,6 +102,8 @@ def json_of(data: bytes) -> Any:
     Raises
     ------
     NotJson
+    InvalidDocument
+        With the pointer of every key that an object has more than once.
 
     Examples
     --------
@@ -108,7 +111,9 @@ def json_of(data: bytes) -> Any:
     {'months': 12}
     """
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        return _loaded(data.decode("utf-8-sig"))
+    except InvalidDocument:
+        raise
     except UnicodeDecodeError as error:
         reason = f"byte {error.start + 1} (0x{data[error.start]:02x}) is not UTF-8 text"
     except json.JSONDecodeError as error:
@@ -118,6 +123,44 @@ def json_of(data: bytes) -> Any:
     except ValueError:  # only a whole number of too many digits is left
         reason = f"a number in it has more than {sys.get_int_max_str_digits():,} digits"
     raise NotJson(reason)
+
+
+class _Repeating(dict[str, Any]):
+    """An object that has some keys more than once."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def _loaded(text: str) -> Any:
+    found = []
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) == len(pairs):
+            return made
+        counts = Counter(key for key, _ in pairs)
+        repeating = _Repeating(made)
+        repeating.repeated = tuple(key for key, count in counts.items() if count > 1)
+        found.append(repeating)
+        return repeating
+
+    document = json.loads(text, object_pairs_hook=read)
+    if found:
+        raise InvalidDocument(list(itertools.islice(_repeated(document, ""), MOST_ERRORS)))
+    return document
+
+
+def _repeated(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    """Pointers of the keys that objects have more than once."""
+    if isinstance(value, _Repeating):
+        for key in value.repeated:
+            yield f"{pointer}/{escape(key)}", "is given more than once"
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _repeated(part, f"{pointer}/{escape(key)}")
+    elif isinstance(value, list):
+        for place, part in enumerate(value):
+            yield from _repeated(part, f"{pointer}/{place}")
 
 
 def pointers(messages: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

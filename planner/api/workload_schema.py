@@ -19,6 +19,9 @@ METRICS = ("ttft", "tpot", "itl", "e2e")
 DEFAULT_PERCENTILE = 90.0
 _RATES = {"requests_per_second": None, "requests_per_day": "peak_hour_share",
           "concurrent_users": "think_time_s"}
+FROM_TRACE = ("requests_per_second", "requests_per_day", "peak_hour_share", "concurrent_users",
+              "think_time_s", "prompt_tokens", "output_tokens", "arrival_cv")
+"""Fields of a workload that a trace gives where they are missing."""
 _HIGHEST = 1e9
 TraceWorkloads = Callable[[str], Mapping[str, Any] | None]
 """Looks a trace up: slug to the workload at its peak, or None."""

@@ -80,7 +80,7 @@ class Workload(MethodView):
         """Show a workload."""
         return workloads.read(slug)
 
-    @blp.replace(SavedWorkloadSchema, SavedWorkloadSchema)
+    @blp.replace(SavedWorkloadSchema, SavedWorkloadSchema, workloads.require_read)
     def put(self, data: dict[str, Any], slug: str) -> Response:
         """Replace a workload."""
         return workloads.replace(slug, columns(data))

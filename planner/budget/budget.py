@@ -138,7 +138,8 @@ def _answer(question: WhatIf, request: BudgetRequest, catalog: Catalog, model: B
     except PlannerError as error:
         return WhatIfResult(question, (), (), error.message)
     lost = [w.name for w, o in zip(model.workloads, other.workloads, strict=True)
-            if w.fleet is not None and o.ends_month < w.ends_month]
+            if w.fleet is not None and (o.ends_month < w.ends_month
+                                         or len(o.unserved) > len(w.unserved))]
     if lost:
         return WhatIfResult(question, (), (), f"{question.gpu} cannot serve {', '.join(lost)}")
     other = _repriced(other, question)

@@ -26,6 +26,7 @@ from planner.budget.model import (
 )
 from planner.budget.money import decimal
 from planner.budget.months import figures, line_gpus, paid, weight_of
+from planner.budget.partly import served_months
 from planner.catalog.book import Catalog, PriceChoice
 from planner.hardware import Gpu
 from planner.pricing import Pricer
@@ -67,9 +68,12 @@ def make_model(budget: BudgetRequest, catalog: Catalog) -> BudgetModel:
         budget.name, budget.months, budget.start_year, budget.start_month, budget.scenarios,
         budget.headroom, _region_names(budget, fleets), budget.prices, budget.commitments,
         budget.owned, budget.energy, budget.lead_time_days, budget.actuals,
-        tuple(_workload_line(catalog, w, i, found, weights.get(i))
+        tuple(_workload_line(w, i, found, weights.get(i))
               for i, w in enumerate(budget.workloads)),
         tuple(fleets), tuple(lines.found), catalog.as_of)
+    model = replace(model, workloads=tuple(
+        served_months(model, i, budget.workloads[i].request.limits.max_gpus)
+        if i in found.partly else line for i, line in enumerate(model.workloads)))
     return replace(model, lines=_with_terms(model))
 
 
@@ -95,12 +99,12 @@ def _region_names(budget: BudgetRequest, fleets: Sequence[FleetLine]) -> tuple[s
     return tuple(f"region-{i}" for i in range(1, most + 1))
 
 
-def _workload_line(catalog: Catalog, w: BudgetWorkload, i: int, found: Found,
+def _workload_line(w: BudgetWorkload, i: int, found: Found,
                    placed: tuple[int, tuple[Weight, ...]] | None) -> WorkloadLine:
     workload = w.request.workload
     fleet, weights = placed if placed is not None else (None, ())
     return WorkloadLine(
-        w.name, catalog.llm(w.request.model).slug, w.starts_month, found.ends[i],
+        w.name, w.request.model, w.starts_month, found.ends[i],
         workload.requests_per_s, workload.mean_requests_per_s or workload.requests_per_s,
         w.growth_per_month, w.tokens_growth_per_month, w.seasonality, w.spikes,
         workload.prompt.mean, workload.output.mean, fleet, weights, found.reasons.get(i))
@@ -113,7 +117,7 @@ def _fleet_line(budget: BudgetRequest, layout: Layout, sizing: _Sizing, lines: _
         PoolLine(s.role, s.gpu, lines.place(layout, s.gpu), s.text, s.gpus_per_replica,
                  sizing.capacity[p], sizing.mixes(p))
         for p, s in enumerate(layout.pools))
-    return FleetLine(layout.name, layout.llm.slug, tuple(layout.members), layout.setup,
+    return FleetLine(layout.name, layout.request.model, tuple(layout.members), layout.setup,
                      layout.weights, layout.kv, layout.limited_by, limits.target_utilization,
                      spares_of(budget, layout.request), limits.regions, layout.month, pools)
 

@@ -227,7 +227,8 @@ class FixedLayout:
               most: int, guess: float) -> tuple[Capacity, ...] | None:
         """Prefill beside a decode pool that is as full as it may be: never too few replicas."""
         prefill, decode = self.option.pools
-        sink = DecodePool(tables[1])
+        assert isinstance(decode.source, DecodePool)
+        sink = DecodePool(tables[1], decode.source.admission_share)
         carried = self._curve(sink.check, sink.ceiling, decode, workload,
                               counts[1] if counts else None, most, guess)
         if carried is None:

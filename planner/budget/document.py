@@ -133,6 +133,8 @@ def _workload(model: BudgetModel, place: int, w: WorkloadLine, scene: Scene) -> 
     return {"name": w.name, "model": w.model,
             "fleet": None if w.fleet is None else model.fleets[w.fleet].name,
             "served": w.fleet is not None, "reason": w.reason,
+            "unserved_months": [{"month": u.month, "gpus": u.gpus, "gpus_short": u.short}
+                                for u in w.unserved],
             "starts_month": w.starts_month,
             "ends_month": w.ends_month if w.fleet is not None else None,
             "requests_per_second": scene.figures.rates[place].tolist(),

@@ -4,12 +4,13 @@ Workloads of one model and equal settings share a fleet unless they name their f
 is that of the plan for the fleet's busiest month: the members' rates added, their lengths mixed
 and the strictest targets (:mod:`planner.budget.mixing`). Where the members do not go together
 (one has no answer beside the others' targets) each gets a fleet of its own; a workload that no
-layout serves is left out with its reason, and the others are budgeted all the same.
+layout serves is left out with its reason, and one that some months' GPUs rule out is served in the
+others; the other workloads are budgeted all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +32,8 @@ from planner.search import search
 from planner.sizing import Resources
 from planner.workload import Lengths, Workload
 
+ANY_GPUS = 10**9
+"""A ``max_gpus`` that rules nothing out."""
 CHECKED_SHARE = 0.95
 """Share of log-normal lengths that must fit the model's context, as for a single plan."""
 
@@ -80,12 +83,13 @@ class Share:
 
 @dataclass(slots=True)
 class Found:
-    """Fleets, the last month each workload is served, and why those are not that are not served or
-    miss a target."""
+    """Fleets, the last month each workload is served, why those are not that are not served or
+    miss a target, and those of whose months some take more GPUs than are allowed."""
 
     fleets: list[Layout]
     ends: dict[int, int]
     reasons: dict[int, str]
+    partly: set[int]
 
 
 def regions_of(budget: BudgetRequest, request: PlanRequest) -> int:
@@ -157,7 +161,7 @@ def lay_out(budget: BudgetRequest, catalog: Catalog, demand: Demand) -> Found:
     demand : Demand
         Curves of the base scenario.
     """
-    found = Found([], {}, {})
+    found = Found([], {}, {}, set())
     for name, members in groups(budget, catalog).items():
         kept = [i for i in members if _within_context(budget, catalog, demand, i, found)]
         _solve(budget, catalog, demand, name, kept, found)
@@ -210,28 +214,61 @@ def _solve(budget: BudgetRequest, catalog: Catalog, demand: Demand, name: str,
 
 def _alone(budget: BudgetRequest, catalog: Catalog, demand: Demand, name: str, i: int,
            month: int, why: str, found: Found) -> None:
-    """A workload that its busiest month's lengths rule out: serve it while they are short enough.
+    """A workload that cannot be served in its busiest month: serve it in those that it can.
 
-    Halves the months to find the last one that can be served.
+    Its lengths may rule months out whatever the GPUs, from some month on; of the others those with
+    the most load may take more GPUs than are allowed. Each is found by halving, the second over the
+    months in the order of their load.
     """
+    def sized(at: int, unlimited: bool) -> tuple[Layout | None, str]:
+        return size(budget, catalog, demand, name, [i], at, ANY_GPUS if unlimited else None)
+
     w = budget.workloads[i]
+    loads = demand.rates[i] * demand.factors[i]
+    months = [m for m in range(w.starts_month, found.ends[i] + 1) if loads[m - 1] > 0.0]
     found.reasons[i] = f"month {month}: {why}"
-    low, high = w.starts_month - 1, found.ends[i]
-    best: Layout | None = None
-    if demand.factors[i, high - 1] > 1.0:
-        while high - low > 1:
-            middle = (low + high) // 2
-            layout, _ = size(budget, catalog, demand, name, [i], middle)
-            if layout is None:
-                high = middle
-            else:
-                low, best = middle, layout
+    if float(demand.factors[i, found.ends[i] - 1]) > 1.0:
+        short, _ = _most(months, lambda m: sized(m, True)[0])
+        if short < len(months):
+            found.reasons[i] = f"from month {months[short]} on: {sized(months[short], True)[1]}"
+    else:
+        short = len(months) if sized(month, True)[0] is not None else 0
+    served = months[:short]
+    ordered = sorted(served, key=lambda m: float(loads[m - 1]))
+    _, best = _most(ordered, lambda m: sized(m, False)[0])
     if best is None:
+        least = sized(ordered[0], True)[0] if ordered else None
+        if least is not None:
+            found.reasons[i] = _too_many(budget, least, ordered[0])
         found.ends[i] = 0
         return
-    found.ends[i] = low
-    found.reasons[i] = f"from month {low + 1} on: {why}"
+    found.ends[i] = served[-1]
+    found.partly.add(i)
     found.fleets.append(best)
+
+
+def _most(months: Sequence[int], layout_of: Callable[[int], Layout | None]
+          ) -> tuple[int, Layout | None]:
+    """How many of the first months have a layout, and that of the last such one."""
+    low, high, best = 0, len(months) + 1, None
+    while high - low > 1:
+        middle = (low + high) // 2
+        layout = layout_of(months[middle - 1])
+        if layout is None:
+            high = middle
+        else:
+            low, best = middle, layout
+    return low, best
+
+
+def _too_many(budget: BudgetRequest, layout: Layout, month: int) -> str:
+    """By how many GPUs even the easiest month is short."""
+    limits = budget.workloads[layout.members[0]].request.limits
+    spares = spares_of(budget, layout.request)
+    gpus = layout.request.limits.regions * sum(
+        (s.replicas + spares) * s.gpus_per_replica for s in layout.pools)
+    return (f"month {month}, that with the least load, needs {gpus:,} GPUs, "
+            f"{gpus - limits.max_gpus:,} more than max_gpus ({limits.max_gpus:,})")
 
 
 def busiest(budget: BudgetRequest, demand: Demand, members: Sequence[int], found: Found) -> int:
@@ -254,8 +291,10 @@ def grown_parts(budget: BudgetRequest, demand: Demand, members: Sequence[int], m
 
 
 def size(budget: BudgetRequest, catalog: Catalog, demand: Demand, name: str,
-         members: list[int], month: int) -> tuple[Layout | None, str]:
-    """The best layout of a fleet in a month, or why there is none."""
+         members: list[int], month: int, most_gpus: int | None = None
+         ) -> tuple[Layout | None, str]:
+    """The best layout of a fleet in a month, or why there is none; ``most_gpus`` replaces
+    the ``max_gpus`` of its requests."""
     first = budget.workloads[members[0]].request
     workload = mix(*grown_parts(budget, demand, members, month))
     if workload.requests_per_s <= 0.0:
@@ -264,7 +303,8 @@ def size(budget: BudgetRequest, catalog: Catalog, demand: Demand, name: str,
     peak = workload.requests_per_s * (1.0 + budget.headroom)
     request = replace(
         first, workload=replace(workload, requests_per_s=region_rate(peak, regions)),
-        limits=replace(first.limits, regions=regions, spare_replicas=spares_of(budget, first)))
+        limits=replace(first.limits, regions=regions, spare_replicas=spares_of(budget, first),
+                       max_gpus=most_gpus or first.limits.max_gpus))
     pricer = Pricer(catalog, request.pricing)
     try:
         resources, prices = gather(request, catalog)

@@ -24,7 +24,7 @@ MOST_POINTS = 32
 def strictest(workloads: Sequence[Workload]) -> tuple[Slo, ...]:
     """Of the targets for one metric the lowest limit at the highest percentile."""
     merged: dict[str, Slo] = {}
-    for slo in (s for w in workloads for s in w.slos):
+    for slo in (s for w in workloads for s in w.targets):
         old = merged.get(slo.metric)
         merged[slo.metric] = slo if old is None else Slo(
             slo.metric, min(slo.limit_s, old.limit_s), max(slo.percentile, old.percentile))

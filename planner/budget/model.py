@@ -48,6 +48,15 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
+class Unserved:
+    """A month in which a workload is not served: the GPUs it needs, and those too many."""
+
+    month: int
+    gpus: int
+    short: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadLine:
     """One workload: its curve, and the fleet that serves it or the reason why none does.
 
@@ -57,8 +66,12 @@ class WorkloadLine:
         Last month in which it is served.
     requests_per_s, mean_requests_per_s : float
         [1/s] in its first month, at the peak and over the day.
+    spikes : tuple of Spike
+        Launches; and for months in between that are not served, what takes the rate to 0.
     weights : tuple of Weight
         One for each pool of the fleet.
+    unserved : tuple of Unserved
+        Months that need more GPUs than are allowed.
     """
 
     name: str
@@ -76,6 +89,7 @@ class WorkloadLine:
     fleet: int | None = None
     weights: tuple[Weight, ...] = ()
     reason: str | None = None
+    unserved: tuple[Unserved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

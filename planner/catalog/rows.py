@@ -34,6 +34,14 @@ GPU_DEFAULTS: Mapping[str, Any] = {
 """What a GPU posted without these fields gets: an 8-GPU host, PCIe 5 x16, 400 Gb/s per GPU."""
 
 
+ENGINE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "sglang": {"memory_scope": "static"},
+    "tensorrt-llm": {"memory_scope": "free", "reserves_answers": True},
+}
+"""How an engine counts memory, for profiles that do not say: as the shipped ones do
+(:data:`planner.engine.MEMORY_SCOPES`)."""
+
+
 def gpu_from_fields(row: Mapping[str, Any]) -> Gpu:
     """A GPU in SI units from a row in vendor units.
 
@@ -80,6 +88,13 @@ def price_from_fields(row: Mapping[str, Any]) -> Price:
 
 
 def engine_from_fields(row: Mapping[str, Any]) -> EngineProfile:
-    """An engine profile from a row; fields it lacks keep their defaults."""
+    """An engine profile from a row; fields it lacks keep their defaults, those of its engine first.
+
+    Examples
+    --------
+    >>> engine_from_fields({"slug": "ours", "engine": "tensorrt-llm"}).memory_scope
+    'free'
+    """
     known = {f.name for f in fields(EngineProfile)}
-    return EngineProfile(**{k: v for k, v in row.items() if k in known})
+    given = {**ENGINE_DEFAULTS.get(row["engine"], {}), **row}
+    return EngineProfile(**{k: v for k, v in given.items() if k in known})

@@ -7,6 +7,7 @@ what would users see (:class:`Latencies`), and what are the rows (operating poin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -45,7 +46,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """What users see [s]: each a mapping of ``mean p50 p90 p95 p99``."""
+    """What users see [s]: each a mapping of ``mean p50 p90 p95 p99``.
+
+    TPOT and the gap between tokens are over answers with a second token; NaN where none has one.
+    """
 
     ttft_s: dict[str, float]
     tpot_s: dict[str, float]
@@ -224,6 +228,11 @@ def accepted_tokens(speculative: Speculative) -> float:
 def figures(mean: float, levels: tuple[float, ...], values: list[float]) -> dict[str, float]:
     """A latency figure: ``mean`` and one ``p<level>`` for each level."""
     return {"mean": mean, **{f"p{p:g}": v for p, v in zip(levels, values, strict=True)}}
+
+
+def between_tokens(figure: dict[str, float], workload: Workload) -> dict[str, float]:
+    """A TPOT or gap [s] as users see it: NaN where no answer has a second token."""
+    return figure if workload.output.several else dict.fromkeys(figure, math.nan)
 
 
 def levels_of(figure: dict[str, float]) -> list[str]:

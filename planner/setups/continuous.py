@@ -39,6 +39,7 @@ from planner.setups.base import (
     Latencies,
     Table,
     Verdict,
+    between_tokens,
     e2e_figures,
     figures,
     gap_percentiles,
@@ -71,7 +72,7 @@ class Continuous(ABC):
         self.workload = table.workload
         self.caps: NDArray[np.int64] = table.caps
         self.size = len(table.n)
-        self.targets = self.workload.targets
+        self.targets = {m: self.workload.slo(m) for m in ("ttft", "tpot", "itl", "e2e")}
         self.slow = [s for m in ("itl", "e2e") if (s := self.targets[m])]
         """Targets that are asked of one cap at a time."""
 
@@ -315,8 +316,9 @@ class Continuous(ABC):
         itl = self._gaps(chain, rate_per_s, cap, levels)
         load = self.gap_stalls(rate_per_s, running)[3]
         itl["mean"] = max(itl["mean"], tpot["mean"])
-        return Latencies(ttft, tpot, itl, e2e_figures(
-            ttft, self._whole(chain, cap, levels), self.workload), running, load,
+        e2e = e2e_figures(ttft, self._whole(chain, cap, levels), self.workload)
+        return Latencies(ttft, between_tokens(tpot, self.workload),
+                         between_tokens(itl, self.workload), e2e, running, load,
                          {"admission_wait_share": float(probability[cap - 1])})
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:

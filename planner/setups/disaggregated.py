@@ -24,15 +24,19 @@ from planner.queueing import (
     admission_wait,
     mg1_wait_of,
     no_wait,
+    share_within,
     sum_percentiles,
 )
-from planner.setups.base import Latencies, Table, Verdict, e2e_figures, figures
+from planner.setups.base import Latencies, Table, Verdict, between_tokens, e2e_figures, figures
 from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens
 
 MAX_LINK_LOAD = 0.8
 """Most of its network cards' time that a replica may spend on caches."""
 ADMISSION_SHARE = 0.01
 """Most requests that may wait for a place in a decode batch; sizes the two pools apart."""
+TIGHTER_SHARES = tuple(ADMISSION_SHARE * 0.8**k for k in range(1, 21))
+"""Smaller shares, down to 0.0001, that are tried as well where so many wait: a strict percentile of
+TTFT, or one that leaves no time for the wait, may hold beside no pool where 1 % wait."""
 
 
 def wire_s(table: Table) -> Array:
@@ -48,17 +52,20 @@ class DecodePool:
     Parameters
     ----------
     table : Table
+    admission_share : float
+        Most requests that may wait for a place.
     """
 
     setup = "disaggregated"
     role = "decode"
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, admission_share: float = ADMISSION_SHARE) -> None:
         self.table = table
+        self.admission_share = admission_share
         self.workload = table.workload
         self.caps = table.caps
         scale = table.deployment.profile.disaggregated_scale
-        self.targets = tuple((m, self.workload.targets[m]) for m in ("tpot", "itl"))
+        self.targets = tuple((m, self.workload.slo(m)) for m in ("tpot", "itl"))
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
         self._limits = tuple(np.array([limit_of(t) for _, t in self.targets]).T.copy())
@@ -74,7 +81,7 @@ class DecodePool:
         influx = Influx.of(cv2, self.table.deployment.layout.data)
         place, failed = decode_limit(
             self.caps, max(rate_per_s * self.workload.output.mean, TINY), self.token_s, influx.peak,
-            influx.full_peak, ADMISSION_SHARE, *self._limits)
+            influx.full_peak, self.admission_share, *self._limits)
         if place >= 0:
             return Verdict(True, int(self.caps[place]))
         return Verdict(False, 0, ("throughput", *(m for m, _ in self.targets))[failed])
@@ -177,8 +184,16 @@ class PrefillPool:
         level, admission = target.percentile / 100.0 - 1e-6, admission or no_wait()
         moments = (float(x) for w in (wait, admission) for x in (w.busy, w.mean_s, w.second_s2))
         held = starts_in_time(target.limit_s, level, *moments, self.latency_s + handover_s,
-                              self.table.prompt_weights)
+                              self.table.prompt_weights) and (
+            float(admission.busy) <= 1.0 - level
+            or self._placed(admission, target.limit_s, handover_s) >= level)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
+
+    def _placed(self, admission: Wait, limit_s: float, handover_s: Array | float) -> float:
+        """Share that the wait for a place alone would let start in time: waits that are rare and
+        long have a tail that the two moments of both waits do not show."""
+        return float(share_within(limit_s, admission, self.latency_s + handover_s,
+                                  self.table.prompt_weights))
 
     @cached_property
     def ceiling(self) -> float:
@@ -253,5 +268,7 @@ class Pair:
                  "transfer_mean_s": float(self.transfer_s() @ weights)}
         for level, value in zip(levels, sum_percentiles(wait, done, weights, levels), strict=True):
             extra[f"prefill_done_p{level:g}_s"] = value
-        return Latencies(ttft, tpot, dict(tpot), e2e_figures(ttft, tpot, self.decode.workload),
-                         running, self.prefill.load(rates[0]), extra)
+        workload = self.decode.workload
+        token = between_tokens(tpot, workload)
+        return Latencies(ttft, token, dict(token), e2e_figures(ttft, tpot, workload), running,
+                         self.prefill.load(rates[0]), extra)

@@ -25,6 +25,7 @@ from planner.setups.base import (
     Latencies,
     Table,
     Verdict,
+    between_tokens,
     cap_sequence,
     depth_slope_s,
     e2e_figures,
@@ -127,7 +128,7 @@ class Static:
 
     def _late(self, law: Batches, rate_per_s: float, cv2: float, cap: int) -> str:
         """The first target that a batch limit misses."""
-        for target in self.workload.slos:
+        for target in self.workload.targets:
             level, limit_s = target.percentile / 100.0, target.limit_s
             if target.metric == "e2e":
                 tokens = max(self.workload.output.quantile(level) - 1.0, 0.0)
@@ -164,7 +165,8 @@ class Static:
         ttft, tpot = law.figures(levels)
         e2e = e2e_figures(ttft, tpot, self.workload)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
-        return Latencies(ttft, tpot, dict(tpot), e2e, law.running, load)
+        token = between_tokens(tpot, self.workload)
+        return Latencies(ttft, token, dict(token), e2e, law.running, load)
 
     def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:
         """The batches of one data-parallel rank; None when it cannot keep up."""

@@ -17,6 +17,8 @@ from planner.simulator import (
 from planner.traces.trace import Trace
 from planner.workload import Workload
 
+DAY_S = 86_400.0
+"""[s] that a daily profile of arrivals covers unless told."""
 DEFAULT_REQUESTS = 20_000
 """Requests to generate: the p99 then rests on 180 of those after the warm-up."""
 
@@ -38,7 +40,8 @@ def generated(workload: Workload, count: int, seed: int, arrivals: Mapping[str, 
     if arrivals and arrivals["pattern"] == "on_off":
         times = on_off_arrivals(rate, arrivals["on_s"], arrivals["off_s"], count, seed)
     elif arrivals and arrivals["pattern"] == "diurnal":
-        times = diurnal_arrivals(rate, arrivals["profile"], count, seed, arrivals["day_s"])
+        times = diurnal_arrivals(rate, arrivals["profile"], count, seed,
+                                 arrivals.get("day_s", DAY_S))
     return synthetic(workload, count, seed, times)
 
 

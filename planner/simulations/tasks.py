@@ -22,6 +22,9 @@ from planner.traces.packing import unpack
 
 Columns = Mapping[str, np.ndarray[Any, Any]]
 Progress = Callable[[float], bool]
+MADE, PLAYED, TOLD, PACKED = 0.02, 0.85, 0.9, 0.99
+"""Share of a simulation that is done when its requests are made, when they are played, and when
+its document is written, and its columns are packed; then they are stored."""
 
 
 def simulate_job(catalog: bytes, job: Mapping[str, Any], trace: bytes | None,
@@ -35,7 +38,10 @@ def simulate_job(catalog: bytes, job: Mapping[str, Any], trace: bytes | None,
         return True
 
     result = run(job, unpack_catalog(catalog), trace, report)
-    return document_of(result, job), pack_columns(result.rows())
+    document = document_of(result, job)
+    report(TOLD)
+    return document, pack_columns(result.rows(), lambda share: report(
+        TOLD + (PACKED - TOLD) * share))
 
 
 def run(job: Mapping[str, Any], catalog: Catalog, trace: bytes | None = None,
@@ -50,7 +56,7 @@ def run(job: Mapping[str, Any], catalog: Catalog, trace: bytes | None = None,
     trace : bytes, optional
         Packed rows of the trace that the job names.
     progress : callable, optional
-        Gets shares from 0 to 1; False stops the run.
+        Gets the share of the whole job that is done; False stops the run.
     """
     request = parse_plan(job["request"])
     fleet = fleet_from_option(request, job["option"], Parts(catalog, job["snapshot"]),
@@ -65,7 +71,11 @@ def run(job: Mapping[str, Any], catalog: Catalog, trace: bytes | None = None,
     failures = tuple(Failure(f["at_s"], f["duration_s"], f["pool"], f["replica"])
                      for f in job["failures"])
     options = SimulationOptions(job["router"], job["seed"], job["warmup_share"], failures)
-    return simulate(fleet, table, options, progress)
+    if progress is None:
+        return simulate(fleet, table, options)
+    progress(MADE)
+    return simulate(fleet, table, options,
+                    lambda share: progress(MADE + (PLAYED - MADE) * share))
 
 
 def document_of(result: SimulationResult, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,14 +86,19 @@ def document_of(result: SimulationResult, job: Mapping[str, Any]) -> dict[str, A
     return document
 
 
-def pack_columns(columns: Columns) -> bytes:
-    """Columns of numbers, compressed; times to single precision, which is below 0.1 ms."""
-    head, blobs = [], []
-    for name, values in columns.items():
-        kind = _stored_as(name, values)
-        head.append([name, kind])
-        blobs.append(np.ascontiguousarray(values, dtype=kind).tobytes())
-    return zlib.compress(b"\n".join([json.dumps(head).encode(), b"".join(blobs)]), 3)
+def pack_columns(columns: Columns, progress: Progress | None = None) -> bytes:
+    """Columns of numbers, compressed; times to single precision, which is below 0.1 ms.
+
+    ``progress`` gets the share of the columns after each.
+    """
+    kinds = {name: _stored_as(name, values) for name, values in columns.items()}
+    packer = zlib.compressobj(3)
+    parts = [packer.compress(json.dumps(list(kinds.items())).encode() + b"\n")]
+    for place, (name, values) in enumerate(columns.items(), start=1):
+        parts.append(packer.compress(np.ascontiguousarray(values, dtype=kinds[name]).tobytes()))
+        if progress is not None:
+            progress(place / len(columns))
+    return b"".join([*parts, packer.flush()])
 
 
 def _stored_as(name: str, values: np.ndarray[Any, Any]) -> str:

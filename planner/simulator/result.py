@@ -160,9 +160,10 @@ class SimulationResult:
     def attainment(self) -> dict[str, float | None]:
         """Share of the counted requests within each target, and within all.
 
-        Refused requests count as missed. For ``itl`` the share of gaps.
+        Refused requests count as missed. For ``tpot`` of the requests with a second token, for
+        ``itl`` the share of gaps.
         """
-        counted = self.counted
+        counted, several = self.counted, self.counted & (self.requests.output_tokens > 1)
         total = int(counted.sum())
         shares: dict[str, float | None] = {}
         for slo in self.fleet.slos:
@@ -171,7 +172,8 @@ class SimulationResult:
                 late = int(self.late_gaps[self.seen].sum())
                 shares["itl"] = 1.0 - late / gaps if gaps else None
             else:
-                shares[slo.metric] = float(self.meets(slo)[counted].mean()) if total else None
+                among = several if slo.metric == "tpot" else counted
+                shares[slo.metric] = float(self.meets(slo)[among].mean()) if among.any() else None
         shares["all"] = float(self.good()[counted].mean()) if total else None
         return shares
 

@@ -23,7 +23,7 @@ from planner.steps import Steps, StepTimes, affine_steps, packed_steps
 
 Array = NDArray[np.float64]
 Progress = Callable[[float], bool]
-SLICE = 20_000
+SLICE = 5_000
 """Requests between two calls of ``progress``."""
 DEFAULT_OPTIONS = SimulationOptions()
 

@@ -75,7 +75,8 @@ def _fill(plan: Plan, book: Any) -> None:
     for name in sheet_names([s.place for s in builder.found]):
         pages[name] = Page(book.add_worksheet(name), styles)
     live = builder.build()
-    figures(plan, live.fleets, {s.place: s.option.get("rank") for s in builder.found})
+    figures(plan, live.fleets, {s.place: s.option.get("rank") for s in builder.found},
+            live.inputs.several)
     fleets, cells = live.fleets, live.inputs
     if not fleets:
         fleet.nothing(pages[fleet.NAME], plan)

@@ -315,3 +315,16 @@ def test_the_commands(own: Flask, tmp_path: Path) -> None:
     assert "--table" in run(args=["catalog", "import", str(other)]).stderr
     assert run(args=["catalog", "import", str(other), "--table", "gpus"]).exit_code == 0
     assert "--table" in run(args=["catalog", "export", "--format", "csv"]).stderr
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_columns_that_are_not_read_are_listed(own: Flask, dry_run: bool) -> None:
+    client = own.test_client()
+    found = client.get("/api/v1/catalog/gpus")
+    lines = found.text.splitlines()
+    text = "\r\n".join([f"{lines[0]},owner,shelf life", *(f"{x},us,1" for x in lines[1:])])
+    answer = client.post(f"/api/v1/catalog/gpus?dry_run={str(dry_run).lower()}", data=text.encode(),
+                         content_type="text/csv", headers={"If-Match": found.headers["ETag"]})
+    assert answer.status_code == 200, answer.text
+    assert answer.json["tables"][0]["ignored_columns"] == ["owner", "shelf life"]
+    assert answer.json["tables"][0]["changed"] == []

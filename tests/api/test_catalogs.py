@@ -192,3 +192,20 @@ def test_bad_engines_are_refused(client: FlaskClient, change: dict[str, Any],
                                  pointer: str) -> None:
     answer = client.post("/api/v1/engines", json={**ENGINE, **change})
     assert [e["pointer"] for e in answer.json["errors"]] == [pointer]
+
+
+@pytest.mark.parametrize(("engine", "scope", "reserves"), [
+    ("tensorrt-llm", "free", True), ("sglang", "static", False), ("vllm", "whole", False),
+    ("acme", "whole", False)])
+def test_memory_is_counted_as_the_engine_of_that_name_does(client: FlaskClient, engine: str,
+                                                           scope: str, reserves: bool) -> None:
+    body = {**ENGINE, "slug": f"bare-{engine}", "engine": engine}
+    made = client.post("/api/v1/engines", json=body)
+    assert made.status_code == 201
+    assert (made.json["memory_scope"], made.json["reserves_answers"]) == (scope, reserves)
+    url, tag = f"/api/v1/engines/bare-{engine}", made.headers["ETag"]
+    stated = client.put(url, headers={"If-Match": tag},
+                        json={**body, "memory_scope": "whole", "reserves_answers": False})
+    assert stated.json["memory_scope"] == "whole"
+    tag = stated.headers["ETag"]
+    assert client.delete(url, headers={"If-Match": tag}).status_code == 204

@@ -195,3 +195,23 @@ def test_a_stored_trace_is_found(app: Flask, client: FlaskClient, base: dict[str
     missing = client.post(COMPARE, json={"plans": [base, changed(base, workload={"trace": "no"})]})
     assert missing.status_code == 422
     assert [e["pointer"] for e in missing.json["errors"]] == ["/plans/1/workload/trace"]
+
+
+def test_a_scenario_with_another_trace_takes_all_from_it(client: FlaskClient,
+                                                         base: dict[str, Any]) -> None:
+    long = TRACE.replace(",30", ",60").replace(",20\n", ",40\n")
+    for slug, rows in (("first", TRACE), ("second", long)):
+        client.post(f"/api/v1/traces?slug={slug}", data=rows, content_type="text/csv")
+    wanted = client.get("/api/v1/traces/second").json["workload"]
+    traced = changed(base, workload={"trace": "first", "prefix_cache_hit_rate": 0.25})
+    for start in (traced, base):
+        found = client.post(COMPARE, json={"base": start, "scenarios": [
+            {"changes": {"workload": {"trace": "second"}}},
+            {"changes": {"workload": {"trace": "second", "output_tokens": 77}}}]})
+        assert found.status_code == 200, found.text
+        _, plain, own = (p["request"]["workload"] for p in found.json["plans"])
+        for name in ("requests_per_second", "prompt_tokens", "output_tokens", "arrival_cv"):
+            assert plain[name] == wanted[name], name
+        assert own["output_tokens"] == 77
+        assert own["prompt_tokens"] == wanted["prompt_tokens"]
+        assert plain["prefix_cache_hit_rate"] == start["workload"].get("prefix_cache_hit_rate", 0)

@@ -47,7 +47,9 @@ def assert_problem(answer: Any, status: int, code: str) -> dict[str, Any]:
     ("post", "/api/v1/gpus", {"data": " " * 5_000_001, "content_type": JSON}, 413,
      "request-entity-too-large"),
     ("get", "/api/v1/gpus?limit=x", {}, 422, "invalid-value"),
-    ("put", "/api/v1/gpus/l40s", {"data": "{}", "content_type": JSON}, 422, "invalid-value"),
+    ("put", "/api/v1/gpus/l40s", {"data": "{}", "content_type": JSON}, 428,
+     "precondition-required"),
+    ("put", "/api/v1/gpus/nothing", {"data": "{", "content_type": JSON}, 404, "not-in-catalog"),
     ("post", "/api/v1/plans", {"data": "{}", "content_type": JSON}, 422, "invalid-value"),
 ])
 def test_failures_are_problems(client: FlaskClient, method: str, url: str,
@@ -153,3 +155,38 @@ def test_a_request_is_logged_with_its_id(client: FlaskClient,
 def test_an_unsafe_request_id_is_replaced(client: FlaskClient) -> None:
     sent = 'x"} forged'
     assert client.get("/healthz", headers={"X-Request-Id": sent}).headers["X-Request-Id"] != sent
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    ('{"slug": "a", "slug": "b"}', ["/slug"]),
+    ('{"slug": "a", "dense_tflops": {"bf16": 1, "fp8": 2, "bf16": 3}}', ["/dense_tflops/bf16"]),
+    ('{"a": {"b": 1, "b": 2}, "a": {"c": [{"d/e": 1, "d/e": 1}]}}', ["/a", "/a/c/0/d~1e"])])
+def test_a_key_that_is_given_twice_is_refused(client: FlaskClient, text: str,
+                                              wanted: list[str]) -> None:
+    answer = client.post("/api/v1/gpus", data=text, content_type=JSON)
+    body = assert_problem(answer, 422, "invalid-value")
+    assert [e["pointer"] for e in body["errors"]] == wanted
+    assert {e["message"] for e in body["errors"]} == {"is given more than once"}
+
+
+@pytest.mark.parametrize("url", ["/api/v1/gpus/l40s", "/api/v1/engines/ideal",
+                                 "/api/v1/models/llama-3.1-8b"])
+@pytest.mark.parametrize("data", ["{}", "{", '{"slug": 5}'])
+def test_a_stale_version_is_told_before_a_bad_body(client: FlaskClient, url: str,
+                                                   data: str) -> None:
+    stale = client.put(url, data=data, content_type=JSON, headers={"If-Match": '"old"'})
+    assert_problem(stale, 412, "precondition-failed")
+    tag = client.get(url).headers["ETag"]
+    read = client.put(url, data=data, content_type=JSON, headers={"If-Match": tag})
+    assert read.status_code in (400, 422)
+
+
+def test_what_uses_a_row_is_named(client: FlaskClient) -> None:
+    url = "/api/v1/gpus/l40s"
+    used = client.delete(url, headers={"If-Match": client.get(url).headers["ETag"]})
+    body = assert_problem(used, 409, "conflict")
+    prices = client.get("/api/v1/prices?gpu=l40s&limit=500").json
+    assert f"price {min(p['id'] for p in prices['items'])!r}" in body["detail"]
+    if prices["total"] > 20:
+        assert f"and {prices['total'] - 20} more" in body["detail"]
+    assert client.get(url).status_code == 200

@@ -196,6 +196,63 @@ def test_too_many_gpus_is_a_reason() -> None:
     assert "max_gpus" in document["infeasible"][0]["reason"]
 
 
+def test_a_model_keeps_the_name_that_it_was_asked_by() -> None:
+    alias = "meta-llama/Llama-3.1-8B-Instruct"
+    document = made(workload(model=alias), workload(), workload(model=alias, fleet="x")).document
+    assert [w["model"] for w in document["workloads"]] == [alias, "llama-3.1-8b", alias]
+    assert [len(f["workloads"]) for f in document["fleets"]] == [2, 1], "names do not part fleets"
+    assert document["fleets"][1]["model"] == alias
+
+
+LIMITED = {"layouts": [{"tensor_parallel": 1}], "token_budgets": [2048], "max_gpus": 8}
+SEASON = [1.0] * 8 + [2.0, 1.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("changes", [
+    {"growth_per_month": 0.2}, {"seasonality": SEASON},
+    {"seasonality": SEASON, "growth_per_month": 0.03, "cv": 2.0},
+    {"launches": [{"month": 2, "multiplier": 1.5, "months": 11},
+                  {"month": 6, "multiplier": 5, "months": 2}]},
+    {"growth_per_month": 0.05, "tokens_growth_per_month": 0.05}])
+def test_months_within_the_limit_are_served_and_the_others_named(changes: dict[str, Any]) -> None:
+    document = workload(rate=40, **changes)
+    free = made(document, months=14).document
+    held = made({**document, "limits": LIMITED}, months=14).document
+    line = held["workloads"][0]
+    gpus = [m["gpus"] for m in free["months"]]
+    over = [m + 1 for m, g in enumerate(gpus) if g > 8]
+    assert 0 < len(over) < 14
+    assert [u["month"] for u in line["unserved_months"]] == over
+    assert [(u["gpus"], u["gpus_short"]) for u in line["unserved_months"]] == [
+        (gpus[m - 1], gpus[m - 1] - 8) for m in over]
+    assert [m["gpus"] for m in held["months"]] == [0 if g > 8 else g for g in gpus]
+    rates = zip(line["requests_per_second"], free["workloads"][0]["requests_per_second"],
+                strict=True)
+    assert all(a == (0 if m in over else b) for m, (a, b) in enumerate(rates, 1))
+    [told] = held["infeasible"]
+    assert f"{max(gpus) - 8} more than max_gpus (8)" in told["reason"]
+
+
+def test_months_of_two_pools_within_the_limit() -> None:
+    document = workload(rate=40, growth_per_month=0.2, limits=LIMITED, setups=["disaggregated"])
+    held = made(document, months=14).document
+    line = held["workloads"][0]
+    last = line["ends_month"]
+    assert [u["month"] for u in line["unserved_months"]] == list(range(last + 1, 15))
+    gpus = [m["gpus"] for m in held["months"]]
+    assert max(gpus) <= 8
+    assert all(gpus[:last])
+    assert not any(gpus[last:])
+    assert all(u["gpus"] == 8 + u["gpus_short"] for u in line["unserved_months"])
+
+
+def test_a_month_that_none_fits_says_by_how_much() -> None:
+    document = made(workload(rate=5000, limits={**LIMITED, "max_gpus": 2})).document
+    need = made(workload(rate=5000)).document["totals"]["peak_gpus"]
+    assert f"needs {need:,} GPUs, {need - 2:,} more than max_gpus (2)" in (
+        document["infeasible"][0]["reason"])
+
+
 def test_starting_after_the_end_of_lengths() -> None:
     request = parse_budget({"start": "2027-01", "workloads": [workload()]})
     late = replace(request.workloads[0], starts_month=13)

@@ -41,7 +41,12 @@ FULL: dict[str, Any] = request(
 LONG = "=1+1 \"quoted\" 'single' 🚀 " + "x" * 170
 HOSTILE = request(workload(rate=1e-3, name=LONG[:200]), workload(name="*?~<b>", fleet="@x"),
                   name=LONG[:200])
-KINDS = {"full": FULL, "hostile": HOSTILE, "nothing": request(IMPOSSIBLE),
+SOME_MONTHS = request(workload(rate=40, growth_per_month=0.01, seasonality=[1] * 6 + [4] + [1] * 5,
+                               launches=[{"month": 6, "multiplier": 2, "months": 3}],
+                               limits={"layouts": [{"tensor_parallel": 1}],
+                                       "token_budgets": [2048], "max_gpus": 8}), months=19)
+KINDS = {"full": FULL, "some months": SOME_MONTHS, "hostile": HOSTILE,
+         "nothing": request(IMPOSSIBLE),
          "one GPU": request(workload(rate=1e-6)),
          "few hold nothing": request(workload(setups=["colocated"], cv=8.0, rate=100, slo={
              "ttft_ms": 300, "tpot_ms": 50})), "a million": request(workload(

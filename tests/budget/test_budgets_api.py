@@ -134,7 +134,8 @@ def test_the_example(client: FlaskClient) -> None:
     document = client.post(URL, json=json.loads(EXAMPLE.read_text("utf-8"))).json
     assert document["infeasible"] == []
     assert document["billing_currency"] == "EUR"
-    assert {f["model"] for f in document["fleets"]} == {"llama-3.1-70b", "qwen2-7b"}
+    assert {f["model"] for f in document["fleets"]} == {
+        "llama-3.1-70b", "qwen2.5-coder-7b"}
     assert all(w["total"] is not None for w in document["what_if"])
 
 

@@ -184,7 +184,7 @@ def test_any_request(rate, prompt, output, cv, hit, percentile, ttft, tpot, setu
     result = answered(R(rate, prompt, output, slo=slo, setups=[setup], gpus=[slug],
                         workload={"arrival_cv": cv, "prefix_cache_hit_rate": hit}), advice=False)
     for option in result.options if result else ():
-        for target in result.request.workload.slos:
+        for target in result.request.workload.targets:
             value = option[f"{target.metric}_ms"].get(f"p{target.percentile:g}", 0.0)
             start = f"{target.metric.upper()} p{target.percentile:g} "
             told = any(w.startswith(start) for w in option["warnings"])

@@ -189,6 +189,13 @@ BAD = [
     ({**FLEET, "failures": [{"at_s": 1, "duration_s": 1, "replica": 2}]}, "/failures/0/replica"),
     ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1}}, "/arrivals/off_s"),
     ({**FLEET, "arrivals": {"pattern": "diurnal", "profile": [0]}}, "/arrivals/profile"),
+    ({**FLEET, "arrivals": {"pattern": "diurnal", "profile": [1, 2], "on_s": 5}},
+     "/arrivals/on_s"),
+    ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1, "off_s": 2, "day_s": 60}},
+     "/arrivals/day_s"),
+    ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1, "off_s": 2, "profile": [1]}},
+     "/arrivals/profile"),
+    ({**FLEET, "spares": True}, "/spares"),
 ]
 
 

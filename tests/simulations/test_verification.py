@@ -114,3 +114,61 @@ def test_measured_workers_cannot_be_verified() -> None:
     with pytest.raises(InvalidDocument) as found:
         parse_plan({**REQUEST, "verify": True, "measured": {"serve": {"requests_per_second": 5}}})
     assert found.value.pointer == "/verify"
+
+
+TWO_LAYOUTS: dict[str, Any] = {
+    "setups": ["chunked"], "gpus": ["h100-sxm-80gb"],
+    "limits": {"layouts": [{"tensor_parallel": 1}, {"tensor_parallel": 2}],
+               "token_budgets": [2048]}}
+
+
+def tensor(fleet: Fleet) -> int:
+    return fleet.sized.pools[0].deployment.layout.tensor
+
+
+def in_layouts(monkeypatch: pytest.MonkeyPatch, held: tuple[int, ...]) -> dict[str, Any]:
+    """A verified plan of which only some tensor degrees hold, whatever the replicas."""
+    monkeypatch.setattr(verification, "_simulated", lambda fleet, *_: Seen(
+        fleet, "tpot", 0 if tensor(fleet) in held else 10**6))
+    return make(parse_plan({**REQUEST, **TWO_LAYOUTS, "verify": True}), shipped_catalog()).document
+
+
+def test_another_layout_takes_the_place_of_one_that_replicas_do_not_mend(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = make(parse_plan({**REQUEST, **TWO_LAYOUTS}), shipped_catalog()).document
+    [before] = plain["options"]
+    assert before["pools"][0]["tensor_parallel"] == 1
+    checked = in_layouts(monkeypatch, (2,))
+    [option] = checked["options"]
+    assert option["pools"][0]["tensor_parallel"] == 2
+    assert option["verification"]["held"]
+    assert checked["recommended"] == option
+    [line] = [a for a in checked["advice"] if a["code"] == "verification"]
+    assert f"missed its target of TPOT at {before['gpus']} GPUs" in line["message"]
+    assert "(tensor parallel 1, chunks of 2,048)" in line["message"]
+    assert f"(tensor parallel 2, chunks of 2,048) it holds at {option['gpus']}" in line["message"]
+    assert (line["gpus_before"], line["gpus_after"]) == (before["gpus"], option["gpus"])
+
+
+def test_where_no_layout_holds_the_first_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = in_layouts(monkeypatch, ())
+    [option] = checked["options"]
+    assert not option["verification"]["held"]
+    assert option["pools"][0]["tensor_parallel"] == 1
+    assert option["warnings"] == ["The simulation misses the target of TPOT."]
+    [line] = [a for a in checked["advice"] if a["code"] == "verification"]
+    assert "no other layout that was tried holds" in line["message"]
+
+
+def test_short_answers_get_the_layout_that_holds_with_the_fewest_gpus() -> None:
+    """More replicas of the first one would take 52 GPUs."""
+    request = {"model": "llama-3.1-70b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"],
+               "workload": {"requests_per_second": 60, "prompt_tokens": 2000, "output_tokens": 8},
+               "precisions": [{"weights": "fp8", "kv": "fp8"}],
+               "slo": {"ttft_ms": 1000, "tpot_ms": 60}, "verify": True}
+    plan = make(parse_plan(request), shipped_catalog()).document
+    best = plan["recommended"]
+    assert best["verification"]["held"]
+    assert best["gpus"] <= 40
+    assert best["warnings"] == []
+    assert not any(a["code"].startswith("misses_") for a in plan["advice"])

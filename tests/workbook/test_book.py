@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import openpyxl
 import pandas as pd
 import pytest
-from workbook_plans import KINDS, PlanParts, parts, plain
+from workbook_plans import KINDS, REQUEST, PlanParts, parts, plain
 from workbook_reading import errors, named, read, table, texts
 from xlsxwriter.sharedstrings import SharedStringTable
 
@@ -374,3 +374,12 @@ def test_texts_that_xml_cannot_hold_are_escaped() -> None:
     texts_._assemble_xml_file()
     found = ["".join(si.itertext()) for si in ElementTree.fromstring(part.getvalue())]
     assert found == ["a_x0001_b", "two\nlines", " padded ", "_x005F_x0041_", "plain & <simple>"]
+
+
+@pytest.mark.parametrize("setup", ["colocated", "static"])
+def test_answers_of_one_token_have_no_time_between_tokens(setup: str) -> None:
+    book = read(write_plan(*parts(setups=[setup], slo={"ttft_ms": 1000, "tpot_ms": 1}, workload={
+        **REQUEST["workload"], "output_tokens": 1})))
+    assert named(book, "out_tpot_ms") == "n/a"
+    assert named(book, "out_check") == "OK"
+    assert named(book, "out_ttft_ms") > 0

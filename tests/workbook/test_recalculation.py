@@ -363,6 +363,15 @@ ODD: dict[str, Callable[[], PlanParts]] = {
     "one GPU": lambda: parts(workload={"requests_per_second": 0.01, "prompt_tokens": 100,
                                        "output_tokens": 1}, setups=["colocated"],
                              limits={"spare_replicas": 0}),
+    "hardly any wait for a place": lambda: parts(
+        setups=["disaggregated"], gpus=["h100-sxm-80gb"], limits={
+            "max_sequences": 4, "max_gpus": 4096, "max_tensor_parallel": 1},
+        workload={"requests_per_second": 10, "prompt_tokens": 1000, "output_tokens": 200,
+                  "arrival_cv": 2.0},
+        slo={"ttft_ms": 300, "tpot_ms": 40, "percentile": 99.9}),
+    "no second token": lambda: parts(
+        workload={"requests_per_second": 20, "prompt_tokens": 800, "output_tokens": 1},
+        setups=["chunked", "disaggregated"], slo={"ttft_ms": 1000, "tpot_ms": 1, "itl_ms": 1}),
     "a million a second": lambda: parts(
         workload={"requests_per_second": 1e6, "prompt_tokens": {"mean": 2000, "p95": 6000},
                   "output_tokens": 300}, setups=["chunked"], gpus=["h100-sxm-80gb"],

@@ -11,6 +11,7 @@ from planner.llm import Llm, from_record
 from planner.memory import memory_budget
 from planner.requests import Layout
 from planner.roofline import Deployment
+from planner.setups.disaggregated import ADMISSION_SHARE
 from planner.workbook import words
 from planner.workbook.layout import number, set_up
 from planner.workbook.live import fleet, inputs
@@ -204,5 +205,7 @@ class Builder:
         return PoolPlan(role, deployment, hardware, budget, top, document.get("token_budget"),
                         int(document.get("batch_size") or 1),
                         Load(rate, cells.utilization, cells.cv, limit,
-                             number(document.get("capacity_rps")) or 0.0))
+                             number(document.get("capacity_rps")) or 0.0),
+                        admission_share=number(document.get("admission_share"))
+                        or ADMISSION_SHARE)
 

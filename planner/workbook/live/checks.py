@@ -13,7 +13,7 @@ from planner.workbook.live.expr import X, both, is_number, total, when, words, x
 from planner.workbook.live.fleet import FleetCells
 from planner.workbook.live.inputs import InputCells, spread_fits
 from planner.workbook.plan import Plan
-from planner.workload import MAX_P95_OVER_MEAN, REFERENCE_TOKENS
+from planner.workload import BETWEEN_TOKENS, MAX_P95_OVER_MEAN, REFERENCE_TOKENS
 
 NAME = "Checks"
 WIDTHS = (54, 20, 20, 12, 68)
@@ -63,7 +63,8 @@ def write(board: Board, plan: Plan, inputs: InputCells, fleets: dict[int, FleetC
               f"{failed.value:g} of {len(passed)} checks fail")
     good = when(changed > 0.0, words(STALE), words(GOOD))
     if 1 in fleets and plan.target("tpot") is not None:
-        good = when(both(_over(plan, fleets[1]) > 0.0, inputs.output.mean < REFERENCE_TOKENS),
+        good = when(both(_over(plan, fleets[1]) > 0.0, inputs.output.mean < REFERENCE_TOKENS,
+                         inputs.several),
                     words(SHORT), good)
     verdict = board.put(board.row, 1, when(failed > 0.0, fails, good), "cell", "label", "bold",
                         name="check_all")
@@ -148,6 +149,9 @@ def _targets(plan: Plan, inputs: InputCells, found: FleetCells) -> Any:
             continue
         limit = X(f"in_{target.metric}_ms", target.limit_ms)
         within, note = 1000.0 * value <= limit * 1.001, "within the target"
+        if target.metric in BETWEEN_TOKENS:
+            within = within + when(inputs.several, 0.0, 1.0)
+            note += "; answers of one token have none"
         if target.metric == "tpot":
             within = within + (inputs.output.mean < REFERENCE_TOKENS)
             note += (f"; not asked of answers of fewer than {REFERENCE_TOKENS:g} tokens, which are "

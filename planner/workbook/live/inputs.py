@@ -13,12 +13,12 @@ from planner.units import bytes_to_gb, bytes_to_gib, s_to_ms
 from planner.workbook import words
 from planner.workbook.layout import clean, lines, number
 from planner.workbook.live.board import Board
-from planner.workbook.live.expr import X, as_number, both, is_number, most, when, x
+from planner.workbook.live.expr import X, as_number, both, is_number, when, x
 from planner.workbook.live.lengths import LengthInputs
 from planner.workbook.live.onepool import NEVER_S, Targets
 from planner.workbook.live.step import Hardware
 from planner.workbook.plan import Plan, Row, lengths_of
-from planner.workload import MAX_P95_OVER_MEAN, Z95, Lengths
+from planner.workload import MAX_P95_OVER_MEAN, SEVERAL_TOKENS, Z95, Lengths
 
 NAME = "Inputs"
 WIDTHS = (30, 13, 16, 31, 26, 11, 60)
@@ -91,6 +91,11 @@ class InputCells:
     """USD per GPU-hour by option rank and GPU slug."""
     kept: list[tuple[str, X, Any]] = field(default_factory=list)
     """Label, cell and first value of each input that an engine result depends on."""
+
+    @property
+    def several(self) -> X:
+        """Whether some answer has a second token."""
+        return self.output.longest >= SEVERAL_TOKENS
 
 
 class InputSheet:
@@ -319,7 +324,7 @@ def _targets(s: InputSheet, plan: Plan, output: LengthInputs) -> tuple[Targets, 
         level_of[metric] = at / 100.0
     for metric in ("tpot", "itl"):
         if metric in limit_s:  # answers of one token have no time between tokens
-            limit_s[metric] = when(most(output.mean, output.p95) > 1.0, limit_s[metric],
+            limit_s[metric] = when(output.longest >= SEVERAL_TOKENS, limit_s[metric],
                                    x(NEVER_S))
     whole = level_of.get("e2e", x(0.9))
     return Targets(

@@ -68,11 +68,18 @@ def _seen(board: Board, plan: Plan, option: Row, rank: int) -> Seen:
         values = [figures.get("mean"), plan.latency_ms(option, metric),
                   *(figures.get(f"p{100 * p:g}") for p in LEVELS)]
         board.page.write(board.row, 0, f"{words.SHORT[metric]} [s]", "cell", "text")
-        found[metric] = [board.put_value(board.row, 1 + i, (number(v) or 0.0) / 1000.0, "cell",
-                                         "six", "engine", name=f"{metric}_s_{rank}" if i == 1
-                                          else "") for i, v in enumerate(values)]
+        found[metric] = [_second(board, 1 + i, number(v), f"{metric}_s_{rank}" if i == 1 else "")
+                         for i, v in enumerate(values)]
         board.row += 1
     return Seen(found["ttft"], found["tpot"], found["e2e"], x(0.0))
+
+
+def _second(board: Board, column: int, value_ms: float | None, name: str) -> X:
+    """A latency in seconds; ``n/a``, which counts as 0, where there is none."""
+    if value_ms is None:
+        board.page.write(board.row, column, "n/a", "cell", "six", "engine")
+        return x(0.0)
+    return board.put_value(board.row, column, value_ms / 1000.0, "cell", "six", "engine", name=name)
 
 
 def _points(board: Board, plan: Plan, option: Row) -> None:

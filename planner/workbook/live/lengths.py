@@ -58,6 +58,15 @@ class LengthInputs:
         return self.given.kind == "empirical"
 
     @property
+    def longest(self) -> X:
+        """Longest length of a list [token]; else the larger of mean and 95th percentile."""
+        usual = most(self.mean, self.p95)
+        if not self.listed:
+            return usual
+        return when(self.p95.is_(self.given_p95),
+                    self.mean * (self.given.max / self.given.mean), usual)
+
+    @property
     def rows(self) -> int:
         """Rows that the distribution takes."""
         return max(BINS, len(self.given.tokens)) if self.listed else BINS

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from planner.memory import MemoryBudget
 from planner.roofline import Deployment
+from planner.setups.disaggregated import ADMISSION_SHARE
 from planner.workbook.live.expr import X, x
 from planner.workbook.live.lengths import LengthInputs
 from planner.workbook.live.onepool import Load, Targets
@@ -39,6 +40,8 @@ class PoolPlan:
     load: Load
     worth: X = field(default_factory=lambda: x(1.0))
     price: X = field(default_factory=lambda: x(0.0))
+    admission_share: float = ADMISSION_SHARE
+    """Most requests that may wait for a place in a decode pool."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.workbook.live.expr import X, is_number, least, when
+from planner.workbook.live.expr import X, both, is_number, least, when
 from planner.workbook.live.fleet import FleetCells
 from planner.workbook.plan import Plan
+from planner.workload import BETWEEN_TOKENS
 
 
 def shown(found: FleetCells, e: X | None) -> X | None:
@@ -14,8 +15,15 @@ def shown(found: FleetCells, e: X | None) -> X | None:
     return None if e is None else when(found.holds > 0.0, e, "n/a")
 
 
-def figures(plan: Plan, fleets: dict[int, FleetCells], ranks: dict[int, Any]) -> None:
-    """Put the formulas of each live option where the tables look for them."""
+def figures(plan: Plan, fleets: dict[int, FleetCells], ranks: dict[int, Any], several: X
+            ) -> None:
+    """Put the formulas of each live option where the tables look for them.
+
+    Parameters
+    ----------
+    several : X
+        Whether some answer has a second token; else there is no time between tokens.
+    """
     for place, found in fleets.items():
         seen = found.option.seen
         figures_: dict[str, X | None] = {
@@ -35,10 +43,15 @@ def figures(plan: Plan, fleets: dict[int, FleetCells], ranks: dict[int, Any]) ->
             if value is not None:
                 limit = X(f"in_{target.metric}_ms", target.limit_ms)
                 given, left = is_number(limit), 1.0 - value / limit
+                if target.metric in BETWEEN_TOKENS:
+                    given = both(given, several)
                 cells[f"headroom_{target.metric}"] = when(given, left, "n/a")
                 room.append(when(given, left, 1.0))
         if room and len(room) == len(plan.targets()):
             cells["tightest"] = least(*room)
+        for metric in BETWEEN_TOKENS:
+            if metric in cells:
+                cells[metric] = when(several, cells[metric], "n/a")
         plan.live[ranks[place]] = {name: e for name, value in cells.items()
                                    if (e := shown(found, value)) is not None}
         for pool in found.option.pools:

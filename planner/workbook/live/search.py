@@ -197,6 +197,7 @@ class Chain:
                  slow: bool = False, wire: X | None = None) -> None:
         self.tables, self.targets, self.kind, self.rows = tables, targets, kind, rows
         self.slow_targets, self.wire = slow, wire
+        self.admission_share = ADMISSION_SHARE
         self.titled: set[tuple[int, str]] = set()
         self.logs: Column | None = None
         self.middles: Column | None = None
@@ -601,13 +602,13 @@ class Chain:
         return least(t.step.memory_cap, float(t.budget - MIN_CHUNK_TOKENS))
 
     def _hardly_waits(self, one: Asked, weight: X, ratio: X, open_e: X) -> X:
-        """Whether at most 1 % wait for a place, for each limit."""
+        """Whether few enough wait for a place, for each limit."""
         t, c = self.tables, one.cells
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{self.weights(one).at(3)})",
                    self.weights(one).value @ self.below.T)
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
-        e = when(open_e, 1.0 * (share <= ADMISSION_SHARE), 0.0)
+        e = when(open_e, 1.0 * (share <= self.admission_share), 0.0)
         made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value), "general")
         return made.all
 

@@ -27,6 +27,7 @@ from planner.workbook.live.expr import (
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
 from planner.workbook.live.search import Asked, Chain, by_row
+from planner.workload import SEVERAL_TOKENS
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)
 COLUMN = 2
@@ -157,6 +158,11 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
                 "e2e_s"))
     made = [_row(board, rows[name], average, e, f"{cell}_{t.tag}")
             for name, average, e, cell in figures]
+    board.page.sheet.conditional_format(
+        rows["Time per output token [s]"], COLUMN - 1, rows["Time per output token [s]"],
+        COLUMN + len(LEVELS), {
+            "type": "formula", "format": board.page.mark({"num_format": '"n/a"'}),
+            "criteria": f"=MAX({output.tokens.all.text})<{SEVERAL_TOKENS:g}"})
     itl = None if gap is None else _gap(board, chain, one, wide, reached, gap)
     return Seen(made[0], made[1], made[2], c["running"], itl)
 

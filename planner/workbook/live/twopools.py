@@ -180,6 +180,7 @@ class TwoPools:
         self.top = b.row + 3
         self.chain = Chain(t, sheet.demand.targets, "decode", Rows(t, self.top),
                            wire=self.wire[0])
+        self.chain.admission_share = decode.admission_share
 
     def _caches(self, p: Tables, prefill: PoolPlan, decode: PoolPlan
                 ) -> tuple[Column, Column, Column]:
@@ -323,6 +324,11 @@ class TwoPools:
         ceiling = put_row("No prefill replica carries more than [1/s]",
                           1.0 / most(service[0], 1e-12), "three")
 
+        shape, scale = admission.shape_scale(
+            lambda label, e: self.board.line(label, e, "", "", "six"), " for a place")
+        placed = put_row("Share in time with the wait for a place alone", share_within_both(
+            share.all, targets.ttft - latency.all, (admission.busy, shape, scale), None))
+
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             put = Scalars(rows, column)
             one = Asked(column, put("Requests per second [1/s]", rate), put("Arrival CV²", cv2))
@@ -342,7 +348,8 @@ class TwoPools:
                 (one.wait.busy, one.shape, one.scale), alone))
             tests = both(packs.allowed > 0.0, rho < 1.0,
                          one.rate * self.sends < MAX_LINK_LOAD,
-                         inside >= targets.ttft_level - BARELY)
+                         inside >= targets.ttft_level - BARELY,
+                         placed >= targets.ttft_level - BARELY)
             return one, put("Holds", when(tests, 1.0, 0.0))
 
         return ask, ceiling, mean
