@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,16 @@ from planner import one_pool, two_pools
 from planner.api.plan_schema import parse_plan
 from planner.catalog.shipped import shipped_catalog
 from planner.compiled import entry
-from planner.loops import GONE, chain_columns, gamma_within, mixture_percentiles
+from planner.loops import (
+    GONE,
+    chain_columns,
+    first_failure,
+    gamma_within,
+    mixture_percentiles,
+)
 from planner.planning import make_plan
 from planner.queueing import Chain, admission_wait, share_within_both
+from planner.setups.disaggregated import DecodePool
 from planner.warm_up import uncompiled, warm_up
 from planner.workload import REFERENCE_TOKENS
 
@@ -155,6 +163,56 @@ def test_a_check_is_what_the_formulas_say_one_by_one(document, cv2):
             assert verdict.cap == largest_cap(source, rate, cv2), (option.setup, share)
             seen.add(verdict.ok)
     assert seen in ({True, False}, set())
+
+
+def decode_cap(source, rate, cv2):
+    """The largest batch limit of a decode pool that holds, from the formulas one by one, and what
+    fails where none does."""
+    chain, index = source.chain(rate, cv2), source.caps - 1
+    good = (chain.ratio[index] < 1.0) & (chain.waiting()[0][index] <= source.admission_share)
+    failed = "throughput"
+    for metric, target in source.targets:
+        if target:
+            share = chain.token_share_within(target.limit_s)[index]
+            held = share >= target.percentile / 100.0 - 1e-6
+            failed = metric if not (good & held).any() and held.sum() < good.sum() else failed
+            good = good & held
+    return (int(source.caps[good][-1]), "") if good.any() else (0, failed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slo", [{"tpot_ms": 40}, {"tpot_ms": 25, "itl_ms": 40}, {"ttft_ms": 900},
+                                 {"tpot_ms": 3}])
+@pytest.mark.parametrize("cv2", [0.5, 1.0, 4.0])
+def test_a_check_of_a_decode_pool_is_what_the_formulas_say(slo, cv2):
+    document = json.loads((EXAMPLES / "chat.json").read_text(encoding="utf-8"))
+    found = make_plan(parse_plan({**document, "setups": ["disaggregated"]}), shipped_catalog())
+    workload = parse_plan({**document, "slo": slo}).workload
+    table = replace(found.sized[0].pools[1].table, workload=workload)
+    source = DecodePool(table)
+    for share in (1e-6, 0.2, 0.5, 0.7, 0.8, 0.9, 0.97, 1.01, 1.5):
+        rate = share * source.ceiling
+        verdict = source.check(rate, cv2)
+        assert (verdict.cap, verdict.failed) == decode_cap(source, rate, cv2), share
+
+
+@entry
+def failed_row(held, tpot, ttft):
+    return first_failure(held, (True, tpot, ttft))
+
+
+@QUICK
+@given(held=st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1,
+                     max_size=6).filter(lambda rows: not any(all(r) for r in rows)),
+       tpot=st.booleans(), ttft=st.booleans())
+def test_what_fails_is_what_some_limit_would_hold_without(held, tpot, ttft):
+    rows = np.array(held).T.copy()
+    rows[1], rows[2] = rows[1] | (not tpot), rows[2] | (not ttft)
+    asked = [row for row, wanted in enumerate((True, tpot, ttft)) if wanted]
+    lonely = [row for row in (1, 2, 0) if row in asked and len(asked) > 1
+              and rows[[r for r in asked if r != row]].all(axis=0).any()]
+    expected = lonely[0] if lonely else min(asked, key=lambda row: int(rows[row].sum()))
+    assert failed_row(rows, tpot, ttft) == expected
 
 
 def test_without_a_place_for_machine_code_it_is_compiled_all_the_same(monkeypatch):
