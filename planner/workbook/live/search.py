@@ -15,6 +15,7 @@ from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import (
+    COMPARE,
     X,
     absolute,
     both,
@@ -35,6 +36,7 @@ from planner.workbook.live.expr import (
     whole,
     x,
 )
+from planner.workbook.live.halving import TRIED, Reached, States
 from planner.workbook.live.laws import (
     FAR_OUT,
     SIDE,
@@ -59,6 +61,8 @@ from planner.workload import REFERENCE_TOKENS
 
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
+SHORT_HALVINGS = 17
+"""Bisections of a percentile that a rate is asked for."""
 RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")
 """A column of a sheet as a range."""
 LEAST_WEIGHT = 1e-300
@@ -97,6 +101,8 @@ class Asked:
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
     latency: X = field(default_factory=lambda: x(0.0))
+    over_sizes: dict[str, X] = field(default_factory=dict)
+    """Expressions over the batch sizes that several cells use."""
 
     @property
     def rates(self) -> int:
@@ -366,6 +372,12 @@ class Chain:
 
     def weights(self, one: Asked, reference: bool = False) -> X:
         """Weight of each row of batch sizes, as ranges; of the reference answers where asked."""
+        name = "reference weights" if reference else "weights"
+        if name not in one.over_sizes:
+            one.over_sizes[name] = self._weights(one, reference)
+        return one.over_sizes[name]
+
+    def _weights(self, one: Asked, reference: bool) -> X:
         t, c = self.tables, one.cells
         top = c["top_reference"] if reference else c["top"]
         if self.kind == "chunked":
@@ -382,10 +394,12 @@ class Chain:
 
     def tpot(self, one: Asked) -> X:
         """Time per output token of each row of batch sizes, as ranges."""
-        t, c = self.tables, one.cells
-        if self.kind == "chunked":
-            return t.seconds.all / self.left(one, t.extra["per_token"].all)
-        return t.seconds.all if self.kind == "decode" else t.seconds.all / c["slow"]
+        t, known = self.tables, one.over_sizes
+        if "tpot" not in known:
+            known["tpot"] = t.seconds.all if self.kind == "decode" else t.seconds.all / (
+                self.left(one, t.extra["per_token"].all) if self.kind == "chunked"
+                else one.cells["slow"])
+        return known["tpot"]
 
     def left(self, one: Asked, per_token: X) -> X:
         """Share of time that prompts leave; rows where it is negative are never counted."""
@@ -765,7 +779,7 @@ class Chain:
         that so many tokens come from, and the stall of a prefill where one falls into it."""
         t, c = self.tables, one.cells
         put = Scalars(self.rows, one.column)
-        self.reached(one, c["tpot"])
+        self.output(one)
         reached = self._tokens_so_far(one)
         wanted = put("Tokens up to the level", (level - 1e-12) * c["tokens"])
         rows = float(len(t.n.value))
@@ -821,19 +835,40 @@ class Chain:
 
     # -- percentiles ------------------------------------------------------------------------------
 
-    def reached(self, one: Asked, time: X) -> X:
-        """Share of the requests with a TPOT of at most ``time``."""
-        t, c = self.tables, one.cells
-        tpot = self.tpot(one)
-        inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / tpot
-        if "tokens" not in c:
+    def output(self, one: Asked) -> X:
+        """Output of each row of batch sizes under the limit, as ranges; the cells that sum it up
+        are written when it is first asked for."""
+        if "output" not in one.over_sizes:
+            t, c = self.tables, one.cells
+            inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
             put = Scalars(self.rows, one.column)
             c["last"] = put("Output of those that wait", c["tail"] * c["cap"] / c["tpot"])
             c["tokens"] = put("Output of all states", most(total(inside) + c["last"],
                                                            LEAST_WEIGHT))
             self._last(put, one, inside)
-        return (total(inside * self.good(one, time)) + c["last"] * self.last_good(one, time)
-                ) / c["tokens"]
+            one.over_sizes["output"] = inside
+        return one.over_sizes["output"]
+
+    def reached(self, one: Asked, law: Law | None = None, last: Law | None = None,
+                inside: X | None = None) -> Reached:
+        """Share of the requests with a TPOT of at most some time, of a law or of the answers.
+
+        Parameters
+        ----------
+        inside : X, optional
+            The output of each row of batch sizes, where a column holds it.
+        """
+        rows, c, t = self.output(one), one.cells, self.tables
+        written = rows if inside is None else inside
+
+        def share(time: X) -> X:
+            return (total(written * self.good(one, time, law))
+                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
+
+        laws = (None, None) if self.kind == "decode" else (law or one.law, last or one.last_law)
+        return Reached(share, [
+            States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
+            States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
 
     def good(self, one: Asked, time: X, law: Law | None = None) -> X:
         """Share within ``time`` of each row of batch sizes, as ranges."""
@@ -895,7 +930,7 @@ class Chain:
         return (total(inside * (t.seconds.all + added)) + c["last"] * tail) / c["tokens"]
 
     def whole(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X] | None = None
-              ) -> tuple[Callable[[X], X], X]:
+              ) -> tuple[Reached, X]:
         """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s].
 
         Parameters
@@ -904,22 +939,16 @@ class Chain:
             Writes the single cells; below the others of the rate where not given.
         """
         put = put or Scalars(self.rows, one.column)
-        t, c = self.tables, one.cells
-        inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
-        self.reached(one, c["tpot"])
+        t, c, inside = self.tables, one.cells, self.output(one)
         if self.kind == "decode":
-            return (lambda time: self.reached(one, time)), c["mean_tpot"]
+            return self.reached(one), c["mean_tpot"]
         assert one.write is not None
         assert one.pace is not None
         gap = put(f"Gaps, {label}", most(tokens - 1.0, 1.0))
         gaps = gap, 1.0 / gap, 1.0 / square(gap)
         law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), gaps, f", {label}")
         last = self.at_last(put, one, gaps, f", {label}")
-
-        def reached(time: X) -> X:
-            return (total(inside * self.good(one, time, law))
-                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
-        return reached, self._mean(one, law, last, inside)
+        return self.reached(one, law, last), self._mean(one, law, last, inside)
 
     def percentile(self, one: Asked, level: X, label: str) -> X:
         """TPOT [s] of a level, of answers as long as that percentile, by halving."""
@@ -928,9 +957,13 @@ class Chain:
         reached, _ = self.whole(one, self.tables.output.quantile(level), label)
         span = put(f"Range {label} [s]", 1.01 * c["reach"])
         at = put(f"Try 1 {label}", span / 2.0)
-        for i in range(2, 18):
-            below = reached(at) < level - 1e-9
-            at = put(f"Try {i} {label}", at + when(below, 1.0, -1.0) * span / float(2**i))
+        test, values = reached.below(level, at.value), reached.tries(span, level, SHORT_HALVINGS)
+        for i in range(2, SHORT_HALVINGS + 1):
+            below = X(test.replace(TRIED, at.text), 1.0, COMPARE)
+            e = at + when(below, 1.0, -1.0) * span / float(2**i)
+            value = values[:, i - 1:i]
+            at = put(f"Try {i} {label}", X(
+                e.text, value if np.ndim(span.value) else float(value[0, 0]), e.binds))
         return at
 
 
