@@ -29,6 +29,11 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 letters = functools.lru_cache(maxsize=None)(xl_col_to_name)
 
 
+def styled(style: int) -> str:
+    """The format of a cell as an attribute; none for that which cells have anyway."""
+    return f' s="{style}"' if style else ""
+
+
 def valued(cell: Any) -> Any:
     """A cell that stands as its XML in the table of cells, as one that tells its value."""
     if cell.__class__ is not str:
@@ -54,7 +59,7 @@ class Area:
     text : str
         Formula of the first cell, without ``=``.
     style : int
-        Index of the cell format.
+        Index of the cell format; 0 where it has none.
     values : ndarray, shape (columns, rows)
         What the cells hold.
     """
@@ -73,7 +78,7 @@ class Area:
     def xml(self, number: int) -> list[str]:
         """Its cells as XML, one text a row; ``number`` is that of the shared formula."""
         names = [letters(self.column + i) for i in range(self.values.shape[0])]
-        style = f'" s="{self.style}"><f t="shared"'
+        style = f'"{styled(self.style)}><f t="shared"'
         again = f'{style} si="{number}"/><v>%.14g</v></c>'
         ref = f"{names[0]}{self.row + 1}:{names[-1]}{self.rows.stop}"
         text = escaped(self.text).replace("%", "%%")
@@ -122,11 +127,12 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
 
     def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
         """Put a formula (without ``=``) in the table of cells."""
-        if value.__class__ is not float or not form:
+        if value.__class__ is not float:
             self.table[row][column] = CellFormulaTuple(text, form, value)
             return
+        style = styled(form._get_xf_index() if form else 0)
         self.table[row][column] = (
-            f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
+            f'<c r="{letters(column)}{row + 1}"{style}><f>{escaped(text)}</f>'
             f'<v>{value:.14g}</v></c>')
 
     def add_area(self, row: int, column: int, text: str, form: Any, values: Any) -> None:
@@ -138,7 +144,8 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             Of the first cell.
         values : ndarray, shape (columns, rows)
         """
-        self.areas[row, column] = Area(row, column, text, form._get_xf_index(), values)
+        style = form._get_xf_index() if form else 0
+        self.areas[row, column] = Area(row, column, text, style, values)
 
     def drop_area(self, row: int, column: int) -> None:
         """Leave out the area that begins at a cell."""

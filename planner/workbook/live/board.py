@@ -82,6 +82,8 @@ class Board:
         self.book = book
         self.row = 0
         self.factor_row = 0
+        self.dry = False
+        """Whether areas are worked out only, because they will be written again."""
         self.unprinted: list[tuple[int, int]] = []
         """First and last row of what stays out of print, from 0."""
         self.name = page.sheet.get_name()
@@ -106,7 +108,7 @@ class Board:
         text = e.text
         if "{" in text:
             text = text.replace("{r}", str(row + 1)).replace("{p}", str(row))
-        self.page.sheet.add_formula(row, column, text, self.page.styles.get(*style), value)
+        self.page.sheet.add_formula(row, column, text, self._form(style), value)
         self.page.sheet.reach(row, column)
         return self._cell(row, column, value, name)
 
@@ -183,11 +185,17 @@ class Board:
         ----------
         values : ndarray, shape (columns, rows)
         """
+        if self.dry:
+            return
         sheet = self.page.sheet
         sheet.reach(row, column)
         sheet.reach(row + values.shape[1] - 1, column + values.shape[0] - 1)
         text = text.replace("{p}", str(row)).replace("{r}", str(row + 1))
-        sheet.add_area(row, column, text, self.page.styles.get(*style), values)
+        sheet.add_area(row, column, text, self._form(style), values)
+
+    def _form(self, style: tuple[str, ...]) -> Any:
+        """The format of a cell; None for a cell without one, which takes less room in the file."""
+        return self.page.styles.get(*style) if style else None
 
     def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
                     ) -> Column:

@@ -73,7 +73,7 @@ class Beside:
             self.board.page.write(row - 1, column, label, "count", "header")
         if self.rates > 1:
             e = X(e.text, np.broadcast_to(e.value, (self.rates, len(self.table.value))))
-        return self.board.down(row, column, e, len(self.table.value), "general")
+        return self.board.down(row, column, e, len(self.table.value))
 
     def bare(self) -> int:
         """The next column, to be written without a label."""

@@ -146,8 +146,8 @@ class Rows:
         """Write one cell, or all of a rate where the formula is that of several columns."""
         row, count = self.row(label), self.taken.get(column, 1)
         if count > 1 or np.ndim(e.value) == 2:
-            return self.board.across(row, column, e, max(count, self.several), "general")
-        return self.board.put(row, column, e, "general")
+            return self.board.across(row, column, e, max(count, self.several))
+        return self.board.put(row, column, e)
 
     def row(self, label: str) -> int:
         """The row of a label, written when it first occurs."""
@@ -360,14 +360,14 @@ class Chain:
         letter = xl_col_to_name(one.column)
         e = X(f"N({letter}{{p}})+IF({inside.text},{t.width.each.text}*LN({util.text})"
               f"/{peak.text},0)", np.cumsum(gain, axis=-1))
-        made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value), "general")
+        made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value))
         c["logs"], c["before"] = made.all, made.shifted
 
     def _summed(self, column: int, e: X) -> tuple[X, X]:
         """Running sums of a column over the batch sizes: up to each row, and before it."""
         t, letter = self.tables, xl_col_to_name(column)
         made = t.board.down(t.n.first - 1, column, X(
-            f"N({letter}{{p}})+{e.text}", np.cumsum(e.value, axis=-1)), len(t.n.value), "general")
+            f"N({letter}{{p}})+{e.text}", np.cumsum(e.value, axis=-1)), len(t.n.value))
         return made.all, made.shifted
 
     def weights(self, one: Asked, reference: bool = False) -> X:
@@ -542,7 +542,7 @@ class Chain:
         """For each limit, output in time less what must be; -1 where the limit is not open."""
         t = self.tables
         return t.board.down(t.cap.first - 1, column, when(open_e, surplus, -1.0),
-                            len(t.cap.value), "general")
+                            len(t.cap.value))
 
     def _steps_within(self, one: Asked, tail: tuple[X, X, X], limit: X, level: X) -> X:
         """For each limit of a decode pool, output with steps in time less what must be."""
@@ -622,7 +622,7 @@ class Chain:
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= ADMISSION_SHARE), 0.0)
-        made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value), "general")
+        made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value))
         return made.all
 
     def _at_limit(self, put: Scalars, one: Asked) -> None:
@@ -718,7 +718,7 @@ class Chain:
         latency = (steps * step + per * t.new.each + t.extra["further"].each
                    + t.first.each - t.prefill.each)
         made = t.board.down(t.prompt.tokens.first - 1, one.column, latency,
-                            len(t.new.value), "general")
+                            len(t.new.value))
         one.latency = made.all
         c["mean_latency"] = put("Prefill, mean [s]", total(t.prompt.share.all * made.all))
         return wait
@@ -813,7 +813,7 @@ class Chain:
         each = each + (t.end.each.is_(c["cap"])) * c["last"]
         letter = xl_col_to_name(one.column + SIDE)
         e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value, axis=-1))
-        return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value), "general")
+        return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value))
 
     def _stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
         """Share of the gaps that hold a prefill, and what it adds at a level [s]."""
