@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
-from scipy.special import gammainc
+from scipy.special import gammainc, ndtr
 
 from planner import one_pool, two_pools
 from planner.api.plan_schema import parse_plan
 from planner.catalog.shipped import shipped_catalog
 from planner.compiled import entry
-from planner.loops import GONE, chain_columns, gamma_within, mixture_percentiles
+from planner.loops import GONE, chain_columns, gamma_within, halvings, mixture_percentiles
 from planner.planning import make_plan
 from planner.queueing import Chain, admission_wait, share_within_both
 from planner.warm_up import uncompiled, warm_up
@@ -155,6 +155,27 @@ def test_a_check_is_what_the_formulas_say_one_by_one(document, cv2):
             assert verdict.cap == largest_cap(source, rate, cv2), (option.setup, share)
             seen.add(verdict.ok)
     assert seen in ({True, False}, set())
+
+
+@pytest.mark.parametrize("spread_s", [0.0, 0.002])
+def test_halving_closes_in_on_where_a_mixture_reaches_a_share(spread_s):
+    start, weights = np.array([0.01, 0.02, 0.5]), np.array([0.6, 0.4, 0.0])
+    none, shape, scale, most = 0.3, 2.0, 0.004, np.array([np.inf, 0.03, 0.0])
+
+    def share(time_s):
+        over = time_s - start
+        begun = ndtr(over / spread_s) if spread_s else over >= 0.0
+        more = gammainc(shape, np.maximum(over, 0.0) / scale)
+        return weights @ np.where(over >= most, 1.0, none * begun + (1.0 - none) * more)
+
+    shares = np.array([0.2, 0.5, 0.9, 0.999])
+    rows = [np.tile(row, (4, 1)) for row in (weights, start, np.full(3, spread_s), most)]
+    times = np.stack([np.full((4, 3), value) for value in (none, shape, scale)])
+    tries = halvings(np.full(4, 0.08), shares, rows[0], rows[1], rows[2], times, rows[3], 25)
+    for at, wanted in zip(tries, shares, strict=True):
+        assert list(np.abs(np.diff(at))) == pytest.approx(0.04 / 2.0 ** np.arange(1, 25))
+        assert [share(x) < wanted for x in at[:-1]] == list(np.diff(at) > 0.0)
+        assert share(at[-1] - 1e-8) <= wanted <= share(at[-1] + 1e-8)
 
 
 def test_without_a_place_for_machine_code_it_is_compiled_all_the_same(monkeypatch):
