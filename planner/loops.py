@@ -73,20 +73,29 @@ def prompt_columns(rate_per_s: float, tokens_per_s: float, ahead: float, states:
     until the first token, shape (4, open): over the states up to the first in which prompts alone
     fill the replica.
 
-    ``states`` are those of :attr:`planner.setups.continuous.Continuous.states`; the wait is the
-    mean of :func:`mg1`.
+    A replica leaves a state so filled only upwards, so where few decodes leave it filled and more
+    do not (more prompts then share a chunk), it runs as in the first of the others. ``states`` are
+    those of :attr:`planner.setups.continuous.Continuous.states`; the wait is the mean of
+    :func:`mg1`.
     """
     rows = np.empty((4, states.shape[1]))
+    first = -1
     for i in range(states.shape[1]):
         left = 1.0 - rate_per_s * states[1, i]
         if left <= 0.0 or tokens_per_s * states[2, i] / left >= 1.0:
+            if first < 0:
+                continue
             return rows[:, :i].copy()
         rows[0, i] = states[0, i] / left
         rows[1, i] = 1.0 - left
         rows[2, i] = ((rate_per_s * states[4, i] / 2.0 + ahead * states[3, i])
                       / (1.0 - rate_per_s * states[3, i]))
         rows[3, i] = rows[2, i] + states[5, i]
-    return rows
+        if first < 0:
+            first = i
+            for k in range(i):
+                rows[:, k] = rows[:, i]
+    return rows if first >= 0 else rows[:, :0].copy()
 
 
 @entry
