@@ -206,6 +206,7 @@ class Chain:
         self.titled: set[tuple[int, str]] = set()
         self.logs: Column | None = None
         self.middles: Column | None = None
+        self.gains: Column | None = None
         self._prepare()
 
     def with_targets(self, targets: Targets, rows: Rows) -> Chain:
@@ -242,11 +243,12 @@ class Chain:
                 f"IF({slow.text},1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0),1)",
                 np.where(slow.value > 0, asked, True) * 1.0), "count")
         if self.kind != "chunked":
-            each = ln(t.seconds.each / t.n.each)
+            each = t._sized("ln(step / n)", ln(t.seconds.each / t.n.each), "six").each
             gain = t.width.each * each
+            self.gains = b.named(t._sized("The same for all sizes", gain, "six"), f"ln_{t.tag}")
             ends = t._sized("Sum of ln(step / n)", X(
-                f"N(${xl_col_to_name(t.extra_free)}{{p}})+{gain.text}", np.cumsum(gain.value)),
-                "six")
+                f"N(${xl_col_to_name(t.extra_free)}{{p}})+{self.gains.each.text}",
+                np.cumsum(gain.value)), "six")
             self.logs = ends
             self.middles = b.named(t._sized("The same in the middle", ends.each
                                             - (t.width.each - 1.0) / 2.0 * each, "six"),
@@ -254,6 +256,8 @@ class Chain:
             self.limit_logs = put("Sum of ln(step / n)", pick_each(ends, self.place), "six")
         else:
             self._bounds(put)
+        self.curve = b.named(t._sized("Curvature of the row", (
+            1.0 - 1.0 / square(t.width.each)) / 24.0, "six"), f"curve_{t.tag}")
         self.below = (t.end.value[None, :] <= caps.value[:, None]) * 1.0
 
     def _bounds(self, put: Callable[[str, X, str], Column]) -> None:
@@ -382,15 +386,25 @@ class Chain:
         top = c["top_reference"] if reference else c["top"]
         if self.kind == "chunked":
             part = (t.width.all - 1.0) / (2.0 * t.width.all)
-            log = c["logs"] - part * (c["logs"] - c["before"])
+            gain = c["logs"] - c["before"]
+            log = c["logs"] - part * gain
             if reference:
-                log = log + c["shorter"] * (c["inverse"] - part * (
-                    c["inverse"] - c["inverse_before"]))
-            return t.width.all * exp(log - top)
+                more = c["inverse"] - c["inverse_before"]
+                log = log + c["shorter"] * (c["inverse"] - part * more)
+                gain = gain + c["shorter"] * more
+            return self._row(gain) * exp(log - top)
         assert self.middles is not None
+        assert self.gains is not None
         each = c["log"] + c["shorter"] if reference else c["log"]
         scaled = (t.n.all * each + self.middles.all) / c["peak"] - top
-        return t.width.all * exp((t.end.all <= t.step.memory_cap) * scaled)
+        gain = (t.width.all * each + self.gains.all) / c["peak"]
+        return self._row(gain) * exp((t.end.all <= t.step.memory_cap) * scaled)
+
+    def _row(self, gain: X) -> X:
+        """Sizes of each row, over the weight of the one in its middle: the weights in a row are
+        nearly a geometric series of ``gain`` (the logarithm of its last over the last before it),
+        to the second order."""
+        return self.tables.width.all * (1.0 + self.curve.all * square(gain))
 
     def tpot(self, one: Asked) -> X:
         """Time per output token of each row of batch sizes, as ranges."""
@@ -970,7 +984,8 @@ class Chain:
 def by_row(text: str, chain: Chain) -> str:
     """A formula over the batch sizes as one of a single row of them."""
     t = chain.tables
-    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles]
+    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles,
+               chain.gains, chain.curve]
     for column in columns:
         if column is not None and column.name:
             text = re.sub(rf"\b{column.name}\b", column.each.text, text)
