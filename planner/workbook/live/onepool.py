@@ -71,6 +71,8 @@ class Load:
     carried: float = 0.0
     """[1/s] what the planner found that a replica carries, where a search looks first; 0: unknown.
     """
+    planned: float = 0.0
+    """Replicas of the plan without spares; 0: unknown."""
 
 
 @dataclass(slots=True, eq=False)

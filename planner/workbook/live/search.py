@@ -204,6 +204,7 @@ class Chain:
         self.tables, self.targets, self.kind, self.rows = tables, targets, kind, rows
         self.slow_targets, self.wire = slow, wire
         self.titled: set[tuple[int, str]] = set()
+        self.asked_column = 0
         self.logs: Column | None = None
         self.middles: Column | None = None
         self.gains: Column | None = None
@@ -236,12 +237,9 @@ class Chain:
         self.ceiling = b.named(put("Most requests per second [1/s]", request, "three"),
                                f"most_{t.tag}")
         if self.slow_targets:
-            asked = np.arange(count) % SLOW_STRIDE == 0
-            slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
-                           is not None)) < NEVER_S
-            self.asked = put("Asked with whole-request targets", X(
-                f"IF({slow.text},1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0),1)",
-                np.where(slow.value > 0, asked, True) * 1.0), "count")
+            self.asked_column = at
+            self.ask_limits()
+            at += 1
         if self.kind != "chunked":
             each = t._sized("ln(step / n)", ln(t.seconds.each / t.n.each), "six").each
             gain = t.width.each * each
@@ -259,6 +257,36 @@ class Chain:
         self.curve = b.named(t._sized("Curvature of the row", (
             1.0 - 1.0 / square(t.width.each)) / 24.0, "six"), f"curve_{t.tag}")
         self.below = (t.end.value[None, :] <= caps.value[:, None]) * 1.0
+
+    def ask_limits(self, largest: X | None = None) -> None:
+        """Write which batch limits are asked while there is a target on whole requests or gaps:
+        every so many, up to the ``largest``."""
+        caps, b, row = self.tables.cap, self.tables.board, self.tables.cap.first - 1
+        slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
+                       is not None)) < NEVER_S
+        asked = X(f"1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0)",
+                  (np.arange(len(caps.value)) % SLOW_STRIDE == 0) * 1.0)
+        if largest is not None:
+            asked = asked * (caps.each <= largest)
+        b.page.write(row - 1, self.asked_column, "Asked with whole-request targets", "count",
+                     "header")
+        text = f"IF({slow.text},{asked.text},1)"
+        self.asked = b.down(row, self.asked_column, X(text, np.where(
+            slow.value > 0, asked.value, 1.0)), len(caps.value), "cell", "count")
+
+    def largest_limit(self, column: int, rate: float, cv2: float, known: float) -> float:
+        """The limit at a rate [1/s], not written: what the columns of the search would find; or
+        what they cannot exceed, where that is not above a ``known`` one."""
+        b, caps = self.tables.board, self.tables.cap.value
+        open_ = (caps <= self._most_sequences().value) & (rate < self.ceiling.value)
+        most_ = float((caps * open_ * (self.asked.value > 0.0)).max())
+        if most_ <= known:
+            return most_
+        b.dry = True
+        twice = np.array([[1.0], [1.0]])
+        one = self.ask(column, X("0", rate * twice), X("0", cv2 * twice))
+        b.dry = False
+        return float(one.cells["limit"].value[0, 0])
 
     def _bounds(self, put: Callable[[str, X, str], Column]) -> None:
         """Beside batch sizes and limits: spread of what a prompt takes, and the most it adds."""
