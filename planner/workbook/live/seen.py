@@ -11,16 +11,9 @@ from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
-    both,
     gamma,
-    highest,
-    least,
-    lowest,
     most,
-    sqrt,
     total,
-    when,
-    whole,
     x,
 )
 from planner.workbook.live.halving import ONE_TIME, TRIED, Reached, States
@@ -143,7 +136,7 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     _, mean = chain.whole(one, output.mean, "answers of the mean length")
     start = board.row
     put = Across(board)
-    ttft = _read_off(put, first, _tries(put, "TTFT [s]", span, first.reached, at[0]), at[0])
+    ttft = _tries(put, "TTFT [s]", span, first.reached, at[0])
     tpot = _tries(put, "TPOT [s]", wide, reached, at[1])
     tokens = put("Answer of that level [tokens]", output.quantile(at[2]))
     such, _ = chain.whole(one, tokens, "answers of that level", put)
@@ -242,39 +235,3 @@ def _tries(put: Across, label: str, span: X, reached: Reached, level: X) -> X:
     b.area(row, COLUMN, f"{above}+IF({test},1,-1)*${letters(COLUMN - 1)}{{r}}", values[:, 1:],
            "cell", "six")
     return X(f"{first}${top + HALVINGS}", values[:, -1:])
-
-
-TIE_S = 1e-12
-"""[s] so that a grid point at a latency counts it, however the last digit is rounded."""
-GRID = 79.0
-"""Steps of the grids of ``queueing.sum_percentiles``."""
-
-
-def _read_off(put: Across, first: FirstToken, at: X, level: X) -> X:
-    """The percentile as the planner reads it: linear between the grid points beside it."""
-    low = put("Shortest latency [s]", first.offset + lowest(first.ranges))
-    high = put("Longest latency [s]", first.offset + highest(first.ranges))
-    reach = put("Range of waits [s]", 12.0 * (first.mean_wait + sqrt(first.second)) / most(
-        first.busy, 1e-9))
-    width = (high - low) / GRID
-    step = whole(most(at - low, 0.0) / most(width, 1e-12))
-    points = [(put("Grid point below, even", when(high > low, least(low + step * width, high),
-                                                  low)),
-               put("Grid point above, even", when(both(high > low, at < high),
-                                                  low + (step + 1.0) * width, 1e9)))]
-    for start, text in ((low, "shortest"), (high, "longest")):
-        turn = whole(GRID * (most(at - start, 0.0) / most(reach, 1e-12)) ** (1.0 / 3.0))
-        points.append((put(f"Grid point below, from {text}", when(
-            at >= start, start + reach * (turn / GRID) ** 3, 0.0)),
-                       put(f"Grid point above, from {text}", when(
-                           at >= start, start + reach * ((turn + 1.0) / GRID) ** 3, start))))
-    here = first.offset + first.ranges
-    points.append((put("Latency below", highest((here <= at) * here)), put(
-        "Latency above", lowest(here * (1.0 - 1e-9) + 1e9 * (here <= at)))))
-    below = put("Grid point below", most(*(p[0] for p in points)))
-    above = put("Grid point above", most(least(*(p[1] for p in points)), below))
-    share = put("Share at it", first.within(below + TIE_S))
-    more = put("Share at the one above", first.within(above + TIE_S))
-    part = (level - 1e-9 - share) / most(more - share, 1e-12)
-    return put("First token at the level [s]", below + (above - below) * least(
-        most(part, 0.0), 1.0))
