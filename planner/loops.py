@@ -669,8 +669,8 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
     """Which batch limits are stable, keep a target on TPOT and one on TTFT, shape (3, open).
 
     The composition of the loops above for :meth:`planner.setups.continuous.Continuous.check`; only
-    limits up to the first state that is closed are open. TTFT is asked of those that hold the rest,
-    from the largest down to the first that holds, or of ``every`` one.
+    limits up to the first closed state after an open one are open. TTFT is asked of those that hold
+    the rest, from the largest down to the first that holds, or of ``every`` one.
 
     Parameters
     ----------

@@ -178,6 +178,26 @@ def test_halving_closes_in_on_where_a_mixture_reaches_a_share(spread_s):
         assert share(at[-1] - 1e-8) <= wanted <= share(at[-1] + 1e-8)
 
 
+def test_decodes_that_prompts_would_fill_do_not_close_larger_batches():
+    """Short prompts, many experts: one prompt in a step fetches most, several share them."""
+    request = {"model": "gemma-4-26b-a4b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"],
+               "workload": {"requests_per_second": 150, "prompt_tokens": 40, "output_tokens": 60},
+               "slo": {"ttft_ms": 500, "tpot_ms": 60}, "limits": {"max_tensor_parallel": 1},
+               "advice": False}
+    source = make_plan(parse_plan(request), shipped_catalog()).sized[0].pools[0].source
+    mean = source.workload.new_prompt.mean
+    closed = 1.0 / (source.extra_per_token[0] * mean)
+    assert closed < 150.0
+    rates = np.geomspace(0.5 * closed, 10.0 * closed, 80)
+    held = [source.check(rate, 1.0).ok for rate in rates]
+    assert held == sorted(held, reverse=True)
+    assert rates[held.index(False)] > 2.0 * closed
+    chain = source.chain(1.5 * closed, 1.0)
+    first = int(np.argmax(source.extra_per_token * mean * 1.5 * closed < 1.0))
+    assert first > 0
+    assert chain.tpot_s[:first] == pytest.approx(chain.tpot_s[first])
+
+
 def test_without_a_place_for_machine_code_it_is_compiled_all_the_same(monkeypatch):
     def nowhere(**options):
         if options.pop("cache", False):
