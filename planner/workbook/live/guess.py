@@ -62,20 +62,20 @@ class Guess:
         wide = math.log2(high / low) > WIDTH * self._cell(low)
         inside = [] if wide else [r for r in self._ends(low, 0, WIDTH + 2) if low < r < high]
         if wide and low < self.hint < high:
-            inside = self._about(high)
+            inside = self._about(low, high)
         elif wide:
             inside = np.geomspace(low, high, WIDTH + 2)[1:-1].tolist()
         self.exploring = len(inside) > FEW and len(self.known) < MOST
         return inside if self.exploring else self._path(self._middle())[0]
 
-    def _about(self, high: float) -> list[float]:
-        """Rates beside the hint, close together where the highest that holds should be."""
+    def _about(self, low: float, high: float) -> list[float]:
+        """Open rates beside the hint, close together where the highest that holds should be."""
         least = self.hint * self.burstier ** -BURSTS
         if self.hint / least > 1.0 + NEAR:
             near = np.geomspace(least, (1.0 + NEAR) * self.hint, WIDTH - len(FAR) // 2).tolist()
         else:
             near = self._ends(self.hint, -BELOW, WIDTH - len(FAR))
-        return [r for r in (*near, *(f * self.hint for f in FAR)) if r < high]
+        return [r for r in (*near, *(f * self.hint for f in FAR)) if low < r < high]
 
     def borne_out(self, rates: list[float], holds: list[bool]) -> bool:
         """Learn which rates hold; whether they were those of the search."""
