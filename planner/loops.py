@@ -24,6 +24,8 @@ LIKELY = 1e-9
 """Weight of a state, relative to the heaviest, below which it changes no percentile."""
 NOTICEABLE = 1e-6
 """Probability of a wait below which it changes nothing."""
+UNSEEN = 1e-20
+"""Weight of a state, relative to the heaviest, below which it changes no digit of a share."""
 UNSTABLE = 1e12
 """Weight of the waiting tail relative to the last state where the queue has no limit."""
 
@@ -71,20 +73,29 @@ def prompt_columns(rate_per_s: float, tokens_per_s: float, ahead: float, states:
     until the first token, shape (4, open): over the states up to the first in which prompts alone
     fill the replica.
 
-    ``states`` are those of :attr:`planner.setups.continuous.Continuous.states`; the wait is the
-    mean of :func:`mg1`.
+    A replica leaves a state so filled only upwards, so where few decodes leave it filled and more
+    do not (more prompts then share a chunk), it runs as in the first of the others. ``states`` are
+    those of :attr:`planner.setups.continuous.Continuous.states`; the wait is the mean of
+    :func:`mg1`.
     """
     rows = np.empty((4, states.shape[1]))
+    first = -1
     for i in range(states.shape[1]):
         left = 1.0 - rate_per_s * states[1, i]
         if left <= 0.0 or tokens_per_s * states[2, i] / left >= 1.0:
+            if first < 0:
+                continue
             return rows[:, :i].copy()
         rows[0, i] = states[0, i] / left
         rows[1, i] = 1.0 - left
         rows[2, i] = ((rate_per_s * states[4, i] / 2.0 + ahead * states[3, i])
                       / (1.0 - rate_per_s * states[3, i]))
         rows[3, i] = rows[2, i] + states[5, i]
-    return rows
+        if first < 0:
+            first = i
+            for k in range(i):
+                rows[:, k] = rows[:, i]
+    return rows if first >= 0 else rows[:, :0].copy()
 
 
 @entry
@@ -502,6 +513,55 @@ def percentile(goal: float, below: float, at_below: float, middle_s: float, star
     return above, below, at_below
 
 
+@entry
+def halvings(spans_s: Array, shares: Array, weights: Array, start_s: Array, spread_s: Array,
+             times: Array, most_s: Array, count: int) -> Array:
+    """Tries of where mixtures reach shares, by halving a range from 0 on, shape (cases, count).
+
+    The mixture is that of :func:`beyond`, its starts normally distributed; each try after the
+    middle of the range goes half as far as the one before it.
+
+    Parameters
+    ----------
+    spans_s : ndarray, shape (cases,)
+        [s] end of the range.
+    weights, start_s, spread_s, most_s : ndarray, shape (cases, N)
+        ``spread_s`` is the standard deviation of the start [s]; 0 where it is one time.
+    times : ndarray, shape (3, cases, N)
+        As of :func:`token_times`.
+    """
+    rows = np.empty((len(spans_s), count))
+    for case in range(len(spans_s)):
+        least = UNSEEN * weights[case].max()
+        at = spans_s[case] / 2.0
+        for step in range(count):
+            rows[case, step] = at
+            share = 0.0
+            for i in range(weights.shape[1]):
+                if weights[case, i] > least:
+                    share += weights[case, i] * spread_within(
+                        at, start_s[case, i], spread_s[case, i], times[0, case, i],
+                        times[1, case, i], times[2, case, i], most_s[case, i])
+            at += (1.0 if share < shares[case] else -1.0) * spans_s[case] / 2.0 ** (step + 2)
+    return rows
+
+
+@compiled
+def spread_within(limit_s: float, start_s: float, spread_s: float, none: float, shape: float,
+                  scale_s: float, most_s: float) -> float:
+    """:func:`token_within` where those without a gamma start at a normally distributed time."""
+    over_s = limit_s - start_s
+    if over_s >= most_s:
+        return 1.0
+    if spread_s > 0.0:
+        found = none * 0.5 * math.erfc(-over_s / (spread_s * math.sqrt(2.0)))
+    else:
+        found = none if over_s >= 0.0 else 0.0
+    if none >= 1.0 or over_s <= 0.0:
+        return found
+    return found + (1.0 - none) * gamma_within(shape, over_s / scale_s)
+
+
 # -- prompts beside decodes (planner.setups.continuous) ---------------------------------------
 
 
@@ -694,8 +754,8 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
     """Which batch limits are stable, keep a target on TPOT and one on TTFT, shape (3, open).
 
     The composition of the loops above for :meth:`planner.setups.continuous.Continuous.check`; only
-    limits up to the first state that is closed are open. TTFT is asked of those that hold the rest,
-    from the largest down to the first that holds, or of ``every`` one.
+    limits up to the first closed state after an open one are open. TTFT is asked of those that hold
+    the rest, from the largest down to the first that holds, or of ``every`` one.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""``python -m planner.warm_up``: compile what plans need, so that the first one does not wait.
+"""``python -m planner.warm_up``: compile what plans and their workbooks need, so that the first
+one does not wait.
 
 The machine code is kept on disk, beside the modules or in the user's cache, for later processes.
 """
@@ -10,8 +11,9 @@ from typing import Any
 
 from planner import loops
 from planner.api.plan_schema import parse_plan
+from planner.api.plan_service import make
 from planner.catalog.shipped import shipped_catalog
-from planner.planning import make_plan
+from planner.workbook import write_plan
 
 REQUEST: dict[str, Any] = {
     "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "advice": False,
@@ -19,14 +21,16 @@ REQUEST: dict[str, Any] = {
     "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "output_tokens": 200},
 }
 TARGETS = ({"ttft_ms": 1000, "tpot_ms": 30}, {"tpot_ms": 30, "e2e_ms": 9000})
-"""Plans that ask every compiled loop."""
+"""Plans that, with a workbook, ask every compiled loop."""
 
 
 def warm_up() -> None:
-    """Plan :data:`REQUEST` with each of :data:`TARGETS` from the shipped catalog."""
+    """Plan :data:`REQUEST` with each of :data:`TARGETS` from the shipped catalog, and write the
+    workbook of the last."""
     catalog = shipped_catalog()
     for slo in TARGETS:
-        make_plan(parse_plan({**REQUEST, "slo": slo}), catalog)
+        plan = make(parse_plan({**REQUEST, "slo": slo}), catalog)
+    write_plan(plan.document, plan.points, plan.snapshot)
 
 
 def uncompiled(module: ModuleType = loops) -> list[str]:

@@ -18,7 +18,7 @@ from xlsxwriter.utility import quote_sheetname, xl_col_to_name, xl_rowcol_to_cel
 from planner.budget.calendar import month_start
 from planner.budget.model import BudgetModel
 from planner.budget.months import Figures, figures, price_path
-from planner.workbook.layout import Page, print_bands, set_up, text_width
+from planner.workbook.layout import BOLD, Page, print_bands, set_up, text_width
 from planner.workbook.styles import FILL, GREY, LINE, NAVY, PIECES, Styles
 
 INPUT_TEXT, LINK_TEXT = "#0000FF", "#00703C"
@@ -30,6 +30,8 @@ EXTRA: dict[str, dict[str, Any]] = {
     "date": {"num_format": "yyyy-mm-dd", "align": "right"},
     "month": {"num_format": "mmm yy", "align": "right"},
     "whole": {"num_format": "0", "align": "right"},
+    "whole or blank": {"num_format": "0;-0;", "align": "right"},
+    "two or blank": {"num_format": "#,##0.00;-#,##0.00;", "align": "right"},
     "four": {"num_format": "#,##0.0000", "align": "right"},
     "total": {"bold": True, "top": 1, "top_color": NAVY},
     "section": {"bold": True, "bg_color": FILL, "font_color": NAVY},
@@ -153,21 +155,26 @@ class Grid:
         Of the sheet.
     third : str
         What the third column holds.
+    holds : str
+        The longest text in the third column, which has to be wide enough for it: pages after the
+        first repeat that column and not what a text runs over into.
     """
 
-    def __init__(self, state: Live, name: str, title: str, third: str = "Total") -> None:
+    def __init__(self, state: Live, name: str, title: str, third: str = "Total", holds: str = ""
+                 ) -> None:
         self.state, self.name = state, name
         self.page = Page(state.book.get_worksheet_by_name(name), state.styles)
         self.sheet = self.page.sheet
         self.row = HEAD
         self.months = state.model.months
         self.letters = [xl_col_to_name(FIRST + i) for i in range(self.months)]
-        self._head(title, third)
+        self._head(title, third, BOLD * text_width(holds) + 1.0)
 
-    def _head(self, title: str, third: str) -> None:
+    def _head(self, title: str, third: str, least: float) -> None:
         page, state = self.page, self.state
         set_up(page, state.model.name or "Budget", self.name)
         total, month = state.widths()
+        total = max(total, least)
         widths = [LABEL_WIDTH, UNIT_WIDTH, total, *[month] * self.months]
         page.sheet.set_column(0, 0, LABEL_WIDTH)
         page.sheet.set_column(1, 1, UNIT_WIDTH)

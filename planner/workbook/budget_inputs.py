@@ -358,9 +358,9 @@ def write_launches(state: Live) -> None:
             page.write(row, column, value, "cell", "two" if column == 3 else "whole", "input")
         at = row + 1
         end = 0 if known[1] is None or known[2] is None else known[1] + known[2] - 1
-        page.formula(row, 4, f"=IF(B{at}=\"\",0,B{at}+C{at}-1)", end, "cell", "whole")
+        page.formula(row, 4, f"=IF(B{at}=\"\",0,B{at}+C{at}-1)", end, "cell", "whole or blank")
         page.formula(row, 5, f"=IF(D{at}=\"\",0,D{at}-1)",
-                     0 if known[3] is None else known[3] - 1.0, "cell", "two")
+                     0 if known[3] is None else known[3] - 1.0, "cell", "two or blank")
     page.sheet.data_validation(first, 0, last, 2, dict(COUNT))
     page.sheet.data_validation(first, 3, last, 3, dict(POSITIVE))
     for name, column in (("launch_no", 0), ("launch_first", 1), ("launch_last", 4),

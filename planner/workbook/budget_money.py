@@ -20,6 +20,8 @@ from planner.workbook.budget_grid import FIRST, Formula, Grid, Live, name_cell, 
 from planner.workbook.styles import BAD_FILL, BAD_TEXT
 
 COST, BUY, ORDERS = "Cost", "Buy or rent", "Orders"
+NEVER = "not within the budget"
+"""In place of a month of break-even."""
 Values = NDArray[np.float64]
 AMOUNTS = ("List cost", "Contracted cost", "On-demand cost", "Committed cost", "Owned cost",
            "Effective cost", "Breakage cost")
@@ -267,7 +269,7 @@ def _unit_cost(state: Live, grid: Grid, effective: Values) -> None:
 
 def write_buying(state: Live) -> None:
     """Buying the servers of each line against renting its GPUs."""
-    grid = Grid(state, BUY, f"Buy or rent [{state.model.prices.currency}]")
+    grid = Grid(state, BUY, f"Buy or rent [{state.model.prices.currency}]", holds=NEVER)
     bought = [i for i, line in enumerate(state.model.lines) if line.server is not None]
     if not bought:
         grid.note("No server price was given (owned.servers), so there is nothing to compare.")
@@ -354,10 +356,10 @@ def _break_even_rows(state: Live, grid: Grid, i: int, rows: tuple[int, int, int,
             ("Break-even month", flag, plain, "break_even_month"),
             ("Break-even month with resale", flag2, resale, "break_even_month_with_resale")):
         grid.page.write(grid.row, 0, label, "label", "bold")
-        shown = int(found.argmax()) + 1 if found.any() else "not within the budget"
+        shown = int(found.argmax()) + 1 if found.any() else NEVER
         grid.sheet.write_formula(
             grid.row, 2,
-            f"=IFERROR(MATCH(1,{first}{row}:{last}{row},0),\"not within the budget\")",
+            f"=IFERROR(MATCH(1,{first}{row}:{last}{row},0),\"{NEVER}\")",
             state.styles.get("bold", "left"), shown)
         name_cell(state.book, f"out_{name}_{i + 1}", BUY, grid.row, 2)
         grid.row += 1

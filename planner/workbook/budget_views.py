@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.workbook.budget_checks import checks, state_of
 from planner.workbook.budget_grid import ENGINE_FILL, FIRST, Live, name_cell, serial
-from planner.workbook.budget_money import COST, LineValues, request_values, sums
+from planner.workbook.budget_money import COST, NEVER, LineValues, request_values, sums
 from planner.workbook.charts import TEXT, sheet_range, style_chart
 from planner.workbook.layout import Page, clean, lines, set_up
 from planner.workbook.styles import BAD_FILL, BAD_TEXT, GOOD_FILL, NAVY, SERIES
@@ -86,7 +86,7 @@ def _answer(state: Live, page: Page, row: int) -> None:
     if first is not None:
         found = state.document["buy_or_rent"][0]["break_even_month"]
         cells.append(("Buying pays from month", f"=out_break_even_month_{first + 1}",
-                      "not within the budget" if found is None else found))
+                      NEVER if found is None else found))
     cells.append(("Checks", "=out_check", state_of(checks(state))))
     column = 0
     for label, formula, value in cells:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from io import BytesIO
+from operator import mod
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -24,9 +25,16 @@ from planner.workbook.styles import FONT, FONT_SIZE
 LEVEL = 1
 """Of zlib: files of formulas are a seventh larger than at 6, and packed in a quarter of the time.
 """
+DIGITS = "%.12g"
+"""Of the values of an area, which programs work out anew: more make the file larger."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of the parts of an xlsx file."""
 letters = functools.lru_cache(maxsize=None)(xl_col_to_name)
+
+
+def styled(style: int) -> str:
+    """The format of a cell as an attribute; none for that which cells have anyway."""
+    return f' s="{style}"' if style else ""
 
 
 def valued(cell: Any) -> Any:
@@ -54,7 +62,7 @@ class Area:
     text : str
         Formula of the first cell, without ``=``.
     style : int
-        Index of the cell format.
+        Index of the cell format; 0 where it has none.
     values : ndarray, shape (columns, rows)
         What the cells hold.
     """
@@ -73,15 +81,15 @@ class Area:
     def xml(self, number: int) -> list[str]:
         """Its cells as XML, one text a row; ``number`` is that of the shared formula."""
         names = [letters(self.column + i) for i in range(self.values.shape[0])]
-        style = f'" s="{self.style}"><f t="shared"'
-        again = f'{style} si="{number}"/><v>%.14g</v></c>'
+        style = f'"{styled(self.style)}><f t="shared"'
+        again = f'{style} si="{number}"/><v>{DIGITS}</v></c>'
         ref = f"{names[0]}{self.row + 1}:{names[-1]}{self.rows.stop}"
         text = escaped(self.text).replace("%", "%%")
-        head = f'{style} ref="{ref}" si="{number}">{text}</f><v>%.14g</v></c>'
+        head = f'{style} ref="{ref}" si="{number}">{text}</f><v>{DIGITS}</v></c>'
         pieces = [f'<c r="{names[0]}', *(f'{again}<c r="{name}' for name in names[1:]), again]
-        lines = [str(row).join(pieces) for row in range(self.row + 1, self.rows.stop + 1)]
-        lines[0] = lines[0].replace(again, head, 1)
-        return ("\n".join(lines) % tuple(self.values.T.ravel().tolist())).split("\n")
+        texts = [str(row).join(pieces) for row in range(self.row + 1, self.rows.stop + 1)]
+        texts[0] = texts[0].replace(again, head, 1)
+        return list(map(mod, texts, map(tuple, self.values.T.tolist())))
 
 
 class FormulaSheet(Worksheet):  # type: ignore[misc]
@@ -104,29 +112,30 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
 
     def put_number(self, row: int, column: int, value: float, form: Any) -> None:
         """Put a finite number in a cell."""
-        self._check_dimensions(row, column)
+        self.reach(row, column)
         self.table[row][column] = (f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}">'
                                    f'<v>{value:.16G}</v></c>')
 
     def put_text(self, row: int, column: int, text: str, form: Any) -> None:
         """Put a text that is not empty in a cell."""
-        self._check_dimensions(row, column)
+        self.reach(row, column)
         place = self.str_table._get_shared_string_index(text)
         self.table[row][column] = (f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"'
                                    f' t="s"><v>{place}</v></c>')
 
     def put_blank(self, row: int, column: int, form: Any) -> None:
         """Give an empty cell a format."""
-        self._check_dimensions(row, column)
+        self.reach(row, column)
         self.table[row][column] = f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"/>'
 
     def add_formula(self, row: int, column: int, text: str, form: Any, value: Any) -> None:
         """Put a formula (without ``=``) in the table of cells."""
-        if value.__class__ is not float or not form:
+        if value.__class__ is not float:
             self.table[row][column] = CellFormulaTuple(text, form, value)
             return
+        style = styled(form._get_xf_index() if form else 0)
         self.table[row][column] = (
-            f'<c r="{letters(column)}{row + 1}" s="{form._get_xf_index()}"><f>{escaped(text)}</f>'
+            f'<c r="{letters(column)}{row + 1}"{style}><f>{escaped(text)}</f>'
             f'<v>{value:.14g}</v></c>')
 
     def add_area(self, row: int, column: int, text: str, form: Any, values: Any) -> None:
@@ -138,7 +147,8 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             Of the first cell.
         values : ndarray, shape (columns, rows)
         """
-        self.areas[row, column] = Area(row, column, text, form._get_xf_index(), values)
+        style = form._get_xf_index() if form else 0
+        self.areas[row, column] = Area(row, column, text, style, values)
 
     def drop_area(self, row: int, column: int) -> None:
         """Leave out the area that begins at a cell."""
@@ -146,7 +156,9 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
 
     def reach(self, row: int, column: int) -> None:
         """Tell the worksheet that a cell is in use."""
-        self._check_dimensions(row, column)
+        if (self.dim_rowmax is None or not self.dim_rowmin <= row <= self.dim_rowmax
+                or not self.dim_colmin <= column <= self.dim_colmax):
+            self._check_dimensions(row, column)
 
     def _get_range_data(self, row_start: int, col_start: int, row_end: int, col_end: int) -> Any:
         """The values of a range, for the caches of charts."""
@@ -184,8 +196,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
             else:
                 self._write_row(row, None, info)
             write = self.fh.write
-            for column in sorted(cells):
-                cell = cells[column]
+            for column, cell in sorted(cells.items()):
                 if cell.__class__ is str:
                     write(cell)
                 else:

@@ -49,7 +49,9 @@ def clean(value: Any) -> str:
     >>> clean("a\\x07b")
     'a b'
     """
-    text = _UNPRINTABLE.sub(" ", str(value))
+    text = str(value)
+    if not text.isprintable():
+        text = _UNPRINTABLE.sub(" ", text)
     return text[:MAX_CELL_CHARACTERS]
 
 

@@ -17,6 +17,8 @@ import pytest
 from budget_requests import IMPOSSIBLE, made, request, workload
 
 from planner.workbook.budget import SHEETS, write_budget
+from planner.workbook.budget_money import NEVER
+from planner.workbook.layout import BOLD, text_width
 
 SOFFICE = shutil.which("soffice")
 TERMS = {"terms": [{"term_months": 12, "discount": 0.3}]}
@@ -117,6 +119,24 @@ def test_charts_have_alternative_text_and_data(files: dict[str, bytes]) -> None:
                   if n.startswith("xl/charts/chart")]
     assert drawing.count("descr=") == len(charts) == 2
     assert all("<c:numCache>" in c for c in charts)
+
+
+def test_the_column_that_pages_repeat_holds_the_words_for_no_break_even(
+        files: dict[str, bytes]) -> None:
+    sheet = read(files["full"], values=False)["Buy or rent"]
+    cells = [c for row in sheet.iter_rows(min_col=3, max_col=3) for c in row
+             if NEVER in str(c.value)]
+    assert cells
+    assert sheet.column_dimensions["C"].width > BOLD * text_width(NEVER)
+
+
+def test_a_row_without_a_launch_shows_nothing(files: dict[str, bytes]) -> None:
+    sheet = read(files["full"], values=False)["Launches"]
+    empty = [row for row in sheet.iter_rows(min_row=3, max_col=6)
+             if row[1].value is None and row[4].value is not None]
+    assert empty
+    for row in empty:
+        assert {cell.number_format.split(";")[2] for cell in row[4:6]} == {""}
 
 
 def test_results_are_those_of_the_api(files: dict[str, bytes]) -> None:

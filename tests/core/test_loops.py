@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
-from scipy.special import gammainc
+from scipy.special import gammainc, ndtr
 
 from planner import one_pool, two_pools
 from planner.api.plan_schema import parse_plan
@@ -22,6 +22,7 @@ from planner.loops import (
     chain_columns,
     first_failure,
     gamma_within,
+    halvings,
     mixture_percentiles,
 )
 from planner.planning import make_plan
@@ -213,6 +214,47 @@ def test_what_fails_is_what_some_limit_would_hold_without(held, tpot, ttft):
               and rows[[r for r in asked if r != row]].all(axis=0).any()]
     expected = lonely[0] if lonely else min(asked, key=lambda row: int(rows[row].sum()))
     assert failed_row(rows, tpot, ttft) == expected
+
+
+@pytest.mark.parametrize("spread_s", [0.0, 0.002])
+def test_halving_closes_in_on_where_a_mixture_reaches_a_share(spread_s):
+    start, weights = np.array([0.01, 0.02, 0.5]), np.array([0.6, 0.4, 0.0])
+    none, shape, scale, most = 0.3, 2.0, 0.004, np.array([np.inf, 0.03, 0.0])
+
+    def share(time_s):
+        over = time_s - start
+        begun = ndtr(over / spread_s) if spread_s else over >= 0.0
+        more = gammainc(shape, np.maximum(over, 0.0) / scale)
+        return weights @ np.where(over >= most, 1.0, none * begun + (1.0 - none) * more)
+
+    shares = np.array([0.2, 0.5, 0.9, 0.999])
+    rows = [np.tile(row, (4, 1)) for row in (weights, start, np.full(3, spread_s), most)]
+    times = np.stack([np.full((4, 3), value) for value in (none, shape, scale)])
+    tries = halvings(np.full(4, 0.08), shares, rows[0], rows[1], rows[2], times, rows[3], 25)
+    for at, wanted in zip(tries, shares, strict=True):
+        assert list(np.abs(np.diff(at))) == pytest.approx(0.04 / 2.0 ** np.arange(1, 25))
+        assert [share(x) < wanted for x in at[:-1]] == list(np.diff(at) > 0.0)
+        assert share(at[-1] - 1e-8) <= wanted <= share(at[-1] + 1e-8)
+
+
+def test_decodes_that_prompts_would_fill_do_not_close_larger_batches():
+    """Short prompts, many experts: one prompt in a step fetches most, several share them."""
+    request = {"model": "gemma-4-26b-a4b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"],
+               "workload": {"requests_per_second": 150, "prompt_tokens": 40, "output_tokens": 60},
+               "slo": {"ttft_ms": 500, "tpot_ms": 60}, "limits": {"max_tensor_parallel": 1},
+               "advice": False}
+    source = make_plan(parse_plan(request), shipped_catalog()).sized[0].pools[0].source
+    mean = source.workload.new_prompt.mean
+    closed = 1.0 / (source.extra_per_token[0] * mean)
+    assert closed < 150.0
+    rates = np.geomspace(0.5 * closed, 10.0 * closed, 80)
+    held = [source.check(rate, 1.0).ok for rate in rates]
+    assert held == sorted(held, reverse=True)
+    assert rates[held.index(False)] > 2.0 * closed
+    chain = source.chain(1.5 * closed, 1.0)
+    first = int(np.argmax(source.extra_per_token * mean * 1.5 * closed < 1.0))
+    assert first > 0
+    assert chain.tpot_s[:first] == pytest.approx(chain.tpot_s[first])
 
 
 def test_without_a_place_for_machine_code_it_is_compiled_all_the_same(monkeypatch):

@@ -45,6 +45,21 @@ def test_the_rates_are_those_of_a_search_one_by_one(highest: float, hint: float,
         assert len(guess.known) <= most_rounds * (STEPS + 2)
 
 
+@pytest.mark.parametrize("highest", [0.9, 0.985, 0.996, 1.0, 1.003, 1.02, 1.1])
+@pytest.mark.parametrize("burstier", [1.0, 1.006, 1.02, 1.3, 3.0])
+@pytest.mark.parametrize("hint", [0.01, 0.5, 2.9, 7.0])
+def test_every_round_asks_what_is_not_known(highest: float, burstier: float, hint: float) -> None:
+    guess = Guess(CEILING, 40.0, hint, burstier)
+    for _ in range(8):
+        rates = guess.rates()
+        assert not guess.exploring or not set(rates) & set(guess.known)
+        if guess.borne_out(rates, [r <= highest * hint for r in rates]):
+            break
+    else:
+        pytest.fail("no end")
+    assert rates == one_by_one(highest * hint, 40.0)
+
+
 def test_answers_without_order_end_all_the_same() -> None:
     """Rates that hold above some that do not: the search takes the answers as they come."""
     guess = Guess(CEILING, 40.0, 2.0)

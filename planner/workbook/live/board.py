@@ -82,6 +82,8 @@ class Board:
         self.book = book
         self.row = 0
         self.factor_row = 0
+        self.dry = False
+        """Whether areas are worked out only, because they will be written again."""
         self.unprinted: list[tuple[int, int]] = []
         """First and last row of what stays out of print, from 0."""
         self.name = page.sheet.get_name()
@@ -106,7 +108,7 @@ class Board:
         text = e.text
         if "{" in text:
             text = text.replace("{r}", str(row + 1)).replace("{p}", str(row))
-        self.page.sheet.add_formula(row, column, text, self.page.styles.get(*style), value)
+        self.page.sheet.add_formula(row, column, text, self._form(style), value)
         self.page.sheet.reach(row, column)
         return self._cell(row, column, value, name)
 
@@ -151,19 +153,19 @@ class Board:
         several; its rows are those of ``{r}``."""
         if np.ndim(e.value) == 2:
             return self._down_several(row, column, e, count, *style)
-        values = np.array(np.broadcast_to(np.asarray(e.value, dtype=float), (count,)))
+        values = spread(e.value, (count,))
         self.area(row, column, e.text, values[None, :], *style)
         return Column(letters(column), row + 1, row + count, values)
 
     def _down_several(self, row: int, column: int, e: X, count: int, *style: str) -> Column:
-        values = np.array(np.broadcast_to(e.value, (len(e.value), count)))
+        values = spread(e.value, (len(e.value), count))
         self.area(row, column, e.text, values, *style)
         return Column(letters(column), row + 1, row + count, values, several=True)
 
     def across(self, row: int, column: int, e: X, count: int, *style: str) -> X:
         """Write the formula of a first column in it and those after it; as one of these columns,
         by which it may be referred to in turn."""
-        values = np.broadcast_to(np.asarray(e.value, dtype=float).reshape(-1, 1), (count, 1))
+        values = spread(e.value, (count, 1))
         self.area(row, column, e.text, values, *style)
         return X(f"{letters(column)}${row + 1}", values)
 
@@ -183,11 +185,16 @@ class Board:
         ----------
         values : ndarray, shape (columns, rows)
         """
+        if self.dry:
+            return
         sheet = self.page.sheet
-        sheet.reach(row, column)
         sheet.reach(row + values.shape[1] - 1, column + values.shape[0] - 1)
         text = text.replace("{p}", str(row)).replace("{r}", str(row + 1))
-        sheet.add_area(row, column, text, self.page.styles.get(*style), values)
+        sheet.add_area(row, column, text, self._form(style), values)
+
+    def _form(self, style: tuple[str, ...]) -> Any:
+        """The format of a cell; None for a cell without one, which takes less room in the file."""
+        return self.page.styles.get(*style) if style else None
 
     def values_down(self, row: int, column: int, values: Sequence[float] | Any, *style: str
                     ) -> Column:
@@ -221,6 +228,13 @@ class Board:
     def define(self, name: str, area: str) -> None:
         """Name an area of this sheet."""
         self.book.define_name(name, f"={quote_sheetname(self.name)}!{area}")
+
+
+def spread(value: Any, shape: tuple[int, ...]) -> Any:
+    """Values as an array of a shape: as they are where they have it, else repeated."""
+    if value.__class__ is np.ndarray and value.shape == shape and value.dtype == float:
+        return value
+    return np.array(np.broadcast_to(np.asarray(value, dtype=float), shape))
 
 
 def tidy(text: Any) -> str:

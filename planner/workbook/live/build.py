@@ -202,10 +202,12 @@ class Builder:
                                max_sequences=sequences)
         top = int(sequences or deployment.profile.default_max_sequences) * deployment.layout.data
         hardware = cells.hardware[deployment.gpu.slug, deployment.profile.slug]
+        each = number(document.get("requests_per_s_per_replica"))
+        planned = float(round(rate.value / each)) if each else 0.0
         return PoolPlan(role, deployment, hardware, budget, top, document.get("token_budget"),
                         int(document.get("batch_size") or 1),
                         Load(rate, cells.utilization, cells.cv, limit,
-                             number(document.get("capacity_rps")) or 0.0),
+                             number(document.get("capacity_rps")) or 0.0, planned),
                         admission_share=number(document.get("admission_share"))
                         or ADMISSION_SHARE)
 

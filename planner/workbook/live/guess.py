@@ -20,6 +20,11 @@ BELOW = 1
 FAR = (0.2, 0.6, 0.85, 0.93, 0.97, 1.04, 1.15)
 """Of these, how far from the hint the others are."""
 
+NEAR = 0.006
+"""Share by which a capacity that the planner found may be below the highest rate."""
+BURSTS = 0.6
+"""Power of the squared CV of arrivals by which it lowers the highest rate, at most."""
+
 
 @dataclass(slots=True, eq=False)
 class Guess:
@@ -37,6 +42,9 @@ class Guess:
         [1/s] what all replicas shall carry.
     hint : float
         [1/s] about the highest rate that holds; 0 where it is not known.
+    burstier : float
+        Squared CV of the arrivals at a replica that carries the hint, over that for which the hint
+        was found.
     known : dict
         From a rate to whether it holds.
     """
@@ -44,6 +52,7 @@ class Guess:
     ceiling: float
     wanted: float
     hint: float = 0.0
+    burstier: float = 1.0
     known: dict[float, bool] = field(default_factory=dict)
     exploring: bool = False
 
@@ -53,12 +62,20 @@ class Guess:
         wide = math.log2(high / low) > WIDTH * self._cell(low)
         inside = [] if wide else [r for r in self._ends(low, 0, WIDTH + 2) if low < r < high]
         if wide and low < self.hint < high:
-            inside = [*self._ends(self.hint, -BELOW, WIDTH - len(FAR)),
-                      *(r for f in FAR if (r := f * self.hint) < high)]
+            inside = self._about(low, high)
         elif wide:
             inside = np.geomspace(low, high, WIDTH + 2)[1:-1].tolist()
         self.exploring = len(inside) > FEW and len(self.known) < MOST
         return inside if self.exploring else self._path(self._middle())[0]
+
+    def _about(self, low: float, high: float) -> list[float]:
+        """Open rates beside the hint, close together where the highest that holds should be."""
+        least = self.hint * self.burstier ** -BURSTS
+        if self.hint / least > 1.0 + NEAR:
+            near = np.geomspace(least, (1.0 + NEAR) * self.hint, WIDTH - len(FAR) // 2).tolist()
+        else:
+            near = self._ends(self.hint, -BELOW, WIDTH - len(FAR))
+        return [r for r in (*near, *(f * self.hint for f in FAR)) if low < r < high]
 
     def borne_out(self, rates: list[float], holds: list[bool]) -> bool:
         """Learn which rates hold; whether they were those of the search."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.workbook.live.board import Board, Column
+from planner.workbook.live.board import Board, Column, spread
 from planner.workbook.live.expr import X, exp, gamma, least, most, normal, sqrt, square, when, x
 
 TINY_S2 = 1e-18
@@ -72,8 +72,8 @@ class Beside:
             self.titled.add((row, label))
             self.board.page.write(row - 1, column, label, "count", "header")
         if self.rates > 1:
-            e = X(e.text, np.broadcast_to(e.value, (self.rates, len(self.table.value))))
-        return self.board.down(row, column, e, len(self.table.value), "general")
+            e = X(e.text, spread(e.value, (self.rates, len(self.table.value))))
+        return self.board.down(row, column, e, len(self.table.value))
 
     def bare(self) -> int:
         """The next column, to be written without a label."""

@@ -71,6 +71,8 @@ class Load:
     carried: float = 0.0
     """[1/s] what the planner found that a replica carries, where a search looks first; 0: unknown.
     """
+    planned: float = 0.0
+    """Replicas of the plan without spares; 0: unknown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,7 +144,7 @@ def bins(top: int, held: float, fine: bool = False
     moves TPOT (``fine``), rows are single to 64 and half as wide beyond. Beyond twice what the
     memory held when the workbook was written (``held``) they are twice as wide.
     """
-    share, single = (0.36, 64) if fine else (0.75, 0)
+    share, single = (0.36, 64) if fine else (0.75, 16)
     ends, widths = [], []
     n = 0
     caps = cap_sequence(top)

@@ -134,6 +134,8 @@ class OptionSheet:
         b.heading("Replicas", "The search stands to the right: each column asks one rate.")
         ceiling = b.line("No replica carries more than", 1.02 * most(highest(
             (t.cap.all <= step.memory_cap) * chain.ceiling.all), 1e-9), "1/s", "", "three")
+        if slow:
+            self._planned_limit(chain, pool, rows.column(1))
         found = size(rows, pool.load, ceiling, ask, f"serve_{self.rank}")
         peak = found.peak
         assert peak.wait is not None
@@ -145,6 +147,21 @@ class OptionSheet:
             targets.ttft_level, targets.tpot_level, self.demand.whole_level), targets.itl_level)
         b.row = max(b.row, rows.top + SCALAR_ROWS)
         return OptionCells([PoolCells(pool, found, step, work)], seen, found.limit)
+
+    def _planned_limit(self, chain: Chain, pool: PoolPlan, column: int) -> None:
+        """Ask no larger batch limit than that of the plan, where the planner found that a larger
+        one misses a target on whole requests or gaps: the sheet tries such targets at the largest
+        limit only."""
+        load = pool.load
+        if not load.planned:
+            return
+        cv2 = 1.0 + (float(load.cv.value) ** 2 - 1.0) / load.planned
+        rate = float(load.rate.value) / float(load.utilization.value) / load.planned
+        if chain.largest_limit(column, rate, cv2, pool.batch) > pool.batch:
+            chain.ask_limits(self.board.line(
+                "Largest batch limit that is asked", float(pool.batch), "",
+                "of the plan; larger ones miss a target on whole requests or gaps", "count",
+                "engine"))
 
     def moments(self, t: Tables, occupancy: float) -> None:
         """Means over the prompts, and what a prefill keeps a replica busy."""

@@ -15,6 +15,7 @@ from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import (
+    COMPARE,
     X,
     absolute,
     both,
@@ -35,6 +36,7 @@ from planner.workbook.live.expr import (
     whole,
     x,
 )
+from planner.workbook.live.halving import TRIED, Reached, States
 from planner.workbook.live.laws import (
     FAR_OUT,
     SIDE,
@@ -59,6 +61,8 @@ from planner.workload import REFERENCE_TOKENS
 
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
+SHORT_HALVINGS = 17
+"""Bisections of a percentile that a rate is asked for."""
 RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")
 """A column of a sheet as a range."""
 LEAST_WEIGHT = 1e-300
@@ -97,6 +101,8 @@ class Asked:
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
     latency: X = field(default_factory=lambda: x(0.0))
+    over_sizes: dict[str, X] = field(default_factory=dict)
+    """Expressions over the batch sizes that several cells use."""
 
     @property
     def rates(self) -> int:
@@ -140,8 +146,8 @@ class Rows:
         """Write one cell, or all of a rate where the formula is that of several columns."""
         row, count = self.row(label), self.taken.get(column, 1)
         if count > 1 or np.ndim(e.value) == 2:
-            return self.board.across(row, column, e, max(count, self.several), "general")
-        return self.board.put(row, column, e, "general")
+            return self.board.across(row, column, e, max(count, self.several))
+        return self.board.put(row, column, e)
 
     def row(self, label: str) -> int:
         """The row of a label, written when it first occurs."""
@@ -199,8 +205,10 @@ class Chain:
         self.slow_targets, self.wire = slow, wire
         self.admission_share = ADMISSION_SHARE
         self.titled: set[tuple[int, str]] = set()
+        self.asked_column = 0
         self.logs: Column | None = None
         self.middles: Column | None = None
+        self.gains: Column | None = None
         self._prepare()
 
     def with_targets(self, targets: Targets, rows: Rows) -> Chain:
@@ -230,18 +238,16 @@ class Chain:
         self.ceiling = b.named(put("Most requests per second [1/s]", request, "three"),
                                f"most_{t.tag}")
         if self.slow_targets:
-            asked = np.arange(count) % SLOW_STRIDE == 0
-            slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
-                           is not None)) < NEVER_S
-            self.asked = put("Asked with whole-request targets", X(
-                f"IF({slow.text},1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0),1)",
-                np.where(slow.value > 0, asked, True) * 1.0), "count")
+            self.asked_column = at
+            self.ask_limits()
+            at += 1
         if self.kind != "chunked":
-            each = ln(t.seconds.each / t.n.each)
+            each = t._sized("ln(step / n)", ln(t.seconds.each / t.n.each), "six").each
             gain = t.width.each * each
+            self.gains = b.named(t._sized("The same for all sizes", gain, "six"), f"ln_{t.tag}")
             ends = t._sized("Sum of ln(step / n)", X(
-                f"N(${xl_col_to_name(t.extra_free)}{{p}})+{gain.text}", np.cumsum(gain.value)),
-                "six")
+                f"N(${xl_col_to_name(t.extra_free)}{{p}})+{self.gains.each.text}",
+                np.cumsum(gain.value)), "six")
             self.logs = ends
             self.middles = b.named(t._sized("The same in the middle", ends.each
                                             - (t.width.each - 1.0) / 2.0 * each, "six"),
@@ -249,7 +255,39 @@ class Chain:
             self.limit_logs = put("Sum of ln(step / n)", pick_each(ends, self.place), "six")
         else:
             self._bounds(put)
+        self.curve = b.named(t._sized("Curvature of the row", (
+            1.0 - 1.0 / square(t.width.each)) / 24.0, "six"), f"curve_{t.tag}")
         self.below = (t.end.value[None, :] <= caps.value[:, None]) * 1.0
+
+    def ask_limits(self, largest: X | None = None) -> None:
+        """Write which batch limits are asked while there is a target on whole requests or gaps:
+        every so many, up to the ``largest``."""
+        caps, b, row = self.tables.cap, self.tables.board, self.tables.cap.first - 1
+        slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
+                       is not None)) < NEVER_S
+        asked = X(f"1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0)",
+                  (np.arange(len(caps.value)) % SLOW_STRIDE == 0) * 1.0)
+        if largest is not None:
+            asked = asked * (caps.each <= largest)
+        b.page.write(row - 1, self.asked_column, "Asked with whole-request targets", "count",
+                     "header")
+        text = f"IF({slow.text},{asked.text},1)"
+        self.asked = b.down(row, self.asked_column, X(text, np.where(
+            slow.value > 0, asked.value, 1.0)), len(caps.value), "cell", "count")
+
+    def largest_limit(self, column: int, rate: float, cv2: float, known: float) -> float:
+        """The limit at a rate [1/s], not written: what the columns of the search would find; or
+        what they cannot exceed, where that is not above a ``known`` one."""
+        b, caps = self.tables.board, self.tables.cap.value
+        open_ = (caps <= self._most_sequences().value) & (rate < self.ceiling.value)
+        most_ = float((caps * open_ * (self.asked.value > 0.0)).max())
+        if most_ <= known:
+            return most_
+        b.dry = True
+        twice = np.array([[1.0], [1.0]])
+        one = self.ask(column, X("0", rate * twice), X("0", cv2 * twice))
+        b.dry = False
+        return float(one.cells["limit"].value[0, 0])
 
     def _bounds(self, put: Callable[[str, X, str], Column]) -> None:
         """Beside batch sizes and limits: spread of what a prompt takes, and the most it adds."""
@@ -355,38 +393,56 @@ class Chain:
         letter = xl_col_to_name(one.column)
         e = X(f"N({letter}{{p}})+IF({inside.text},{t.width.each.text}*LN({util.text})"
               f"/{peak.text},0)", np.cumsum(gain, axis=-1))
-        made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value), "general")
+        made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value))
         c["logs"], c["before"] = made.all, made.shifted
 
     def _summed(self, column: int, e: X) -> tuple[X, X]:
         """Running sums of a column over the batch sizes: up to each row, and before it."""
         t, letter = self.tables, xl_col_to_name(column)
         made = t.board.down(t.n.first - 1, column, X(
-            f"N({letter}{{p}})+{e.text}", np.cumsum(e.value, axis=-1)), len(t.n.value), "general")
+            f"N({letter}{{p}})+{e.text}", np.cumsum(e.value, axis=-1)), len(t.n.value))
         return made.all, made.shifted
 
     def weights(self, one: Asked, reference: bool = False) -> X:
         """Weight of each row of batch sizes, as ranges; of the reference answers where asked."""
+        name = "reference weights" if reference else "weights"
+        if name not in one.over_sizes:
+            one.over_sizes[name] = self._weights(one, reference)
+        return one.over_sizes[name]
+
+    def _weights(self, one: Asked, reference: bool) -> X:
         t, c = self.tables, one.cells
         top = c["top_reference"] if reference else c["top"]
         if self.kind == "chunked":
             part = (t.width.all - 1.0) / (2.0 * t.width.all)
-            log = c["logs"] - part * (c["logs"] - c["before"])
+            gain = c["logs"] - c["before"]
+            log = c["logs"] - part * gain
             if reference:
-                log = log + c["shorter"] * (c["inverse"] - part * (
-                    c["inverse"] - c["inverse_before"]))
-            return t.width.all * exp(log - top)
+                more = c["inverse"] - c["inverse_before"]
+                log = log + c["shorter"] * (c["inverse"] - part * more)
+                gain = gain + c["shorter"] * more
+            return self._row(gain) * exp(log - top)
         assert self.middles is not None
+        assert self.gains is not None
         each = c["log"] + c["shorter"] if reference else c["log"]
         scaled = (t.n.all * each + self.middles.all) / c["peak"] - top
-        return t.width.all * exp((t.end.all <= t.step.memory_cap) * scaled)
+        gain = (t.width.all * each + self.gains.all) / c["peak"]
+        return self._row(gain) * exp((t.end.all <= t.step.memory_cap) * scaled)
+
+    def _row(self, gain: X) -> X:
+        """Sizes of each row, over the weight of the one in its middle: the weights in a row are
+        nearly a geometric series of ``gain`` (the logarithm of its last over the last before it),
+        to the second order."""
+        return self.tables.width.all * (1.0 + self.curve.all * square(gain))
 
     def tpot(self, one: Asked) -> X:
         """Time per output token of each row of batch sizes, as ranges."""
-        t, c = self.tables, one.cells
-        if self.kind == "chunked":
-            return t.seconds.all / self.left(one, t.extra["per_token"].all)
-        return t.seconds.all if self.kind == "decode" else t.seconds.all / c["slow"]
+        t, known = self.tables, one.over_sizes
+        if "tpot" not in known:
+            known["tpot"] = t.seconds.all if self.kind == "decode" else t.seconds.all / (
+                self.left(one, t.extra["per_token"].all) if self.kind == "chunked"
+                else one.cells["slow"])
+        return known["tpot"]
 
     def left(self, one: Asked, per_token: X) -> X:
         """Share of time that prompts leave; rows where it is negative are never counted."""
@@ -529,7 +585,7 @@ class Chain:
         """For each limit, output in time less what must be; -1 where the limit is not open."""
         t = self.tables
         return t.board.down(t.cap.first - 1, column, when(open_e, surplus, -1.0),
-                            len(t.cap.value), "general")
+                            len(t.cap.value))
 
     def _steps_within(self, one: Asked, tail: tuple[X, X, X], limit: X, level: X) -> X:
         """For each limit of a decode pool, output with steps in time less what must be."""
@@ -609,7 +665,7 @@ class Chain:
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= self.admission_share), 0.0)
-        made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value), "general")
+        made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value))
         return made.all
 
     def _at_limit(self, put: Scalars, one: Asked) -> None:
@@ -705,7 +761,7 @@ class Chain:
         latency = (steps * step + per * t.new.each + t.extra["further"].each
                    + t.first.each - t.prefill.each)
         made = t.board.down(t.prompt.tokens.first - 1, one.column, latency,
-                            len(t.new.value), "general")
+                            len(t.new.value))
         one.latency = made.all
         c["mean_latency"] = put("Prefill, mean [s]", total(t.prompt.share.all * made.all))
         return wait
@@ -766,7 +822,7 @@ class Chain:
         that so many tokens come from, and the stall of a prefill where one falls into it."""
         t, c = self.tables, one.cells
         put = Scalars(self.rows, one.column)
-        self.reached(one, c["tpot"])
+        self.output(one)
         reached = self._tokens_so_far(one)
         wanted = put("Tokens up to the level", (level - 1e-12) * c["tokens"])
         rows = float(len(t.n.value))
@@ -800,7 +856,7 @@ class Chain:
         each = each + (t.end.each.is_(c["cap"])) * c["last"]
         letter = xl_col_to_name(one.column + SIDE)
         e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value, axis=-1))
-        return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value), "general")
+        return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value))
 
     def _stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
         """Share of the gaps that hold a prefill, and what it adds at a level [s]."""
@@ -822,19 +878,40 @@ class Chain:
 
     # -- percentiles ------------------------------------------------------------------------------
 
-    def reached(self, one: Asked, time: X) -> X:
-        """Share of the requests with a TPOT of at most ``time``."""
-        t, c = self.tables, one.cells
-        tpot = self.tpot(one)
-        inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / tpot
-        if "tokens" not in c:
+    def output(self, one: Asked) -> X:
+        """Output of each row of batch sizes under the limit, as ranges; the cells that sum it up
+        are written when it is first asked for."""
+        if "output" not in one.over_sizes:
+            t, c = self.tables, one.cells
+            inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
             put = Scalars(self.rows, one.column)
             c["last"] = put("Output of those that wait", c["tail"] * c["cap"] / c["tpot"])
             c["tokens"] = put("Output of all states", most(total(inside) + c["last"],
                                                            LEAST_WEIGHT))
             self._last(put, one, inside)
-        return (total(inside * self.good(one, time)) + c["last"] * self.last_good(one, time)
-                ) / c["tokens"]
+            one.over_sizes["output"] = inside
+        return one.over_sizes["output"]
+
+    def reached(self, one: Asked, law: Law | None = None, last: Law | None = None,
+                inside: X | None = None) -> Reached:
+        """Share of the requests with a TPOT of at most some time, of a law or of the answers.
+
+        Parameters
+        ----------
+        inside : X, optional
+            The output of each row of batch sizes, where a column holds it.
+        """
+        rows, c, t = self.output(one), one.cells, self.tables
+        written = rows if inside is None else inside
+
+        def share(time: X) -> X:
+            return (total(written * self.good(one, time, law))
+                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
+
+        laws = (None, None) if self.kind == "decode" else (law or one.law, last or one.last_law)
+        return Reached(share, [
+            States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
+            States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
 
     def good(self, one: Asked, time: X, law: Law | None = None) -> X:
         """Share within ``time`` of each row of batch sizes, as ranges."""
@@ -896,7 +973,7 @@ class Chain:
         return (total(inside * (t.seconds.all + added)) + c["last"] * tail) / c["tokens"]
 
     def whole(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X] | None = None
-              ) -> tuple[Callable[[X], X], X]:
+              ) -> tuple[Reached, X]:
         """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s].
 
         Parameters
@@ -905,22 +982,16 @@ class Chain:
             Writes the single cells; below the others of the rate where not given.
         """
         put = put or Scalars(self.rows, one.column)
-        t, c = self.tables, one.cells
-        inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
-        self.reached(one, c["tpot"])
+        t, c, inside = self.tables, one.cells, self.output(one)
         if self.kind == "decode":
-            return (lambda time: self.reached(one, time)), c["mean_tpot"]
+            return self.reached(one), c["mean_tpot"]
         assert one.write is not None
         assert one.pace is not None
         gap = put(f"Gaps, {label}", most(tokens - 1.0, 1.0))
         gaps = gap, 1.0 / gap, 1.0 / square(gap)
         law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), gaps, f", {label}")
         last = self.at_last(put, one, gaps, f", {label}")
-
-        def reached(time: X) -> X:
-            return (total(inside * self.good(one, time, law))
-                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
-        return reached, self._mean(one, law, last, inside)
+        return self.reached(one, law, last), self._mean(one, law, last, inside)
 
     def percentile(self, one: Asked, level: X, label: str) -> X:
         """TPOT [s] of a level, of answers as long as that percentile, by halving."""
@@ -929,16 +1000,21 @@ class Chain:
         reached, _ = self.whole(one, self.tables.output.quantile(level), label)
         span = put(f"Range {label} [s]", 1.01 * c["reach"])
         at = put(f"Try 1 {label}", span / 2.0)
-        for i in range(2, 18):
-            below = reached(at) < level - 1e-9
-            at = put(f"Try {i} {label}", at + when(below, 1.0, -1.0) * span / float(2**i))
+        test, values = reached.below(level, at.value), reached.tries(span, level, SHORT_HALVINGS)
+        for i in range(2, SHORT_HALVINGS + 1):
+            below = X(test.replace(TRIED, at.text), 1.0, COMPARE)
+            e = at + when(below, 1.0, -1.0) * span / float(2**i)
+            value = values[:, i - 1:i]
+            at = put(f"Try {i} {label}", X(
+                e.text, value if np.ndim(span.value) else float(value[0, 0]), e.binds))
         return at
 
 
 def by_row(text: str, chain: Chain) -> str:
     """A formula over the batch sizes as one of a single row of them."""
     t = chain.tables
-    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles]
+    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles,
+               chain.gains, chain.curve]
     for column in columns:
         if column is not None and column.name:
             text = re.sub(rf"\b{column.name}\b", column.each.text, text)

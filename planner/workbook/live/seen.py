@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,18 +11,12 @@ from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
-    both,
     gamma,
-    highest,
-    least,
-    lowest,
     most,
-    sqrt,
     total,
-    when,
-    whole,
     x,
 )
+from planner.workbook.live.halving import ONE_TIME, TRIED, Reached, States
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
 from planner.workbook.live.search import Asked, Chain, by_row
@@ -74,6 +67,14 @@ class FirstToken:
         """Latencies of the prompts as a range [s]."""
         return self.latency.all if isinstance(self.latency, Column) else self.latency
 
+    @property
+    def reached(self) -> Reached:
+        """The share of first tokens within a time."""
+        start = self.offset + self.ranges
+        return Reached(self.within, [States(
+            self.share.value, start.value, ONE_TIME, 1.0 - self.busy.value, self.shape.value,
+            self.scale.value)])
+
     def within(self, limit: X) -> X:
         """Share of first tokens within a time [s]."""
         left = limit - self.offset - self.ranges
@@ -86,7 +87,7 @@ class FirstToken:
             30.0 * self.scale * most(self.shape, 1.0))
 
 
-def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
+def token_columns(chain: Chain, one: Asked) -> Reached:
     """Columns of the batch sizes at the peak; the share of tokens within a TPOT by them."""
     t, c = chain.tables, one.cells
     per = t.extra["per_token"].each if chain.kind == "chunked" else None
@@ -99,11 +100,7 @@ def token_columns(chain: Chain, one: Asked) -> Callable[[X], X]:
                     + (t.end.each.is_(c["cap"])) * c["tail"] / c["total"], "percent1")
     tokens = t.board.named(t._sized("Output at the peak", (t.end.each <= c["cap"]) * rows
                                     * t.n.each / tpot.each, "science"), f"output_{t.tag}")
-
-    def reached(limit: X) -> X:
-        return (total(tokens.all * chain.good(one, limit))
-                + c["last"] * chain.last_good(one, limit)) / c["tokens"]
-    return reached
+    return chain.reached(one, inside=tokens.all)
 
 
 def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output: LengthRows,
@@ -118,8 +115,7 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         Level of the target of the gap between tokens.
     """
     c, t = one.cells, chain.tables
-    if "tokens" not in c:
-        chain.reached(one, c["tpot"])
+    chain.output(one)
     reached = token_columns(chain, one)
     board.heading("Latencies at the peak", "Percentiles by halving: each try goes half as far as "
                   "the one before.")
@@ -141,13 +137,13 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     _, mean = chain.whole(one, output.mean, "answers of the mean length")
     start = board.row
     put = Across(board)
-    ttft = _read_off(put, first, _tries(put, "TTFT [s]", span, first.within, at[0]), at[0])
+    ttft = _tries(put, "TTFT [s]", span, first.reached, at[0])
     tpot = _tries(put, "TPOT [s]", wide, reached, at[1])
     tokens = put("Answer of that level [tokens]", output.quantile(at[2]))
     such, _ = chain.whole(one, tokens, "answers of that level", put)
     each = _tries(put, "TPOT of such an answer [s]", wide, such, at[2])
     target = X(at[2].text, at[2].value[:1])
-    own = _tries(put, "TTFT of that level, target [s]", span, first.within, target)
+    own = _tries(put, "TTFT of that level, target [s]", span, first.reached, target)
     first_token = put.but_first("First token of that level [s]", own, ttft)
     e2e = first_token + each * most(tokens - 1.0, 0.0)
     board.unprinted.append((start, board.row))
@@ -213,7 +209,7 @@ class Across:
         return self.board.row - 1
 
 
-def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Callable[[X], X], level: X
+def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Reached, level: X
          ) -> X:
     """The gap between tokens [s]: a decode pool's is its time per token."""
     if chain.kind != "decode":
@@ -227,7 +223,7 @@ def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Callable[[X],
                       "s", "", "six", name=f"itl_s_{chain.tables.tag}")
 
 
-def _tries(put: Across, label: str, span: X, reached: Callable[[X], X], level: X) -> X:
+def _tries(put: Across, label: str, span: X, reached: Reached, level: X) -> X:
     """Where a distribution reaches each level, by halving: tries from top to bottom beside the
     lengths of their steps; the last ones."""
     b, top, count = put.board, put.board.row, len(level.value)
@@ -239,48 +235,9 @@ def _tries(put: Across, label: str, span: X, reached: Callable[[X], X], level: X
     steps = float(span.value) / 2.0 ** np.arange(2, HALVINGS + 1)
     b.down(row, COLUMN - 1, X(f"{letters(COLUMN - 1)}{{p}}/2", steps), HALVINGS - 1, "cell",
            "science")
-    tried, text = [], ""
-    for step in steps.tolist():
-        above = X(f"{first}{{p}}", at.value)
-        e = above + when(reached(above) < level - 1e-9, 1.0, -1.0) * X(
-            f"${letters(COLUMN - 1)}{{r}}", step)
-        at, text = X("", e.value), text or e.text
-        tried.append(e.value)
-    b.area(row, COLUMN, text, np.concatenate(tried, axis=1), "cell", "six")
-    return X(f"{first}${top + HALVINGS}", at.value)
-
-
-TIE_S = 1e-12
-"""[s] so that a grid point at a latency counts it, however the last digit is rounded."""
-GRID = 79.0
-"""Steps of the grids of ``queueing.sum_percentiles``."""
-
-
-def _read_off(put: Across, first: FirstToken, at: X, level: X) -> X:
-    """The percentile as the planner reads it: linear between the grid points beside it."""
-    low = put("Shortest latency [s]", first.offset + lowest(first.ranges))
-    high = put("Longest latency [s]", first.offset + highest(first.ranges))
-    reach = put("Range of waits [s]", 12.0 * (first.mean_wait + sqrt(first.second)) / most(
-        first.busy, 1e-9))
-    width = (high - low) / GRID
-    step = whole(most(at - low, 0.0) / most(width, 1e-12))
-    points = [(put("Grid point below, even", when(high > low, least(low + step * width, high),
-                                                  low)),
-               put("Grid point above, even", when(both(high > low, at < high),
-                                                  low + (step + 1.0) * width, 1e9)))]
-    for start, text in ((low, "shortest"), (high, "longest")):
-        turn = whole(GRID * (most(at - start, 0.0) / most(reach, 1e-12)) ** (1.0 / 3.0))
-        points.append((put(f"Grid point below, from {text}", when(
-            at >= start, start + reach * (turn / GRID) ** 3, 0.0)),
-                       put(f"Grid point above, from {text}", when(
-                           at >= start, start + reach * ((turn + 1.0) / GRID) ** 3, start))))
-    here = first.offset + first.ranges
-    points.append((put("Latency below", highest((here <= at) * here)), put(
-        "Latency above", lowest(here * (1.0 - 1e-9) + 1e9 * (here <= at)))))
-    below = put("Grid point below", most(*(p[0] for p in points)))
-    above = put("Grid point above", most(least(*(p[1] for p in points)), below))
-    share = put("Share at it", first.within(below + TIE_S))
-    more = put("Share at the one above", first.within(above + TIE_S))
-    part = (level - 1e-9 - share) / most(more - share, 1e-12)
-    return put("First token at the level [s]", below + (above - below) * least(
-        most(part, 0.0), 1.0))
+    values = reached.tries(span, level, HALVINGS)
+    above = f"{first}{{p}}"
+    test = reached.below(level, at.value).replace(TRIED, above)
+    b.area(row, COLUMN, f"{above}+IF({test},1,-1)*${letters(COLUMN - 1)}{{r}}", values[:, 1:],
+           "cell", "six")
+    return X(f"{first}${top + HALVINGS}", values[:, -1:])

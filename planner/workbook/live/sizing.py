@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -118,10 +119,12 @@ def one_by_one(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
 def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
     """The same tries, written at once: rates are guessed until each try bears out the next."""
     wanted = load.rate / load.utilization
-    column, guess = rows.column(1), Guess(float(ceiling.value), float(wanted.value), load.carried)
-    spread = float(load.cv.value) ** 2 - 1.0
+    column, spread = rows.column(1), float(load.cv.value) ** 2 - 1.0
+    guess = Guess(float(ceiling.value), float(wanted.value), load.carried,
+                  burstier(spread, float(wanted.value), load.carried))
     while True:
         rates = np.array(guess.rates())[:, None]
+        rows.board.dry = guess.exploring
         cv2 = 1.0 + spread * np.minimum(rates / float(wanted.value), 1.0)
         one, holds = ask(column, X("0", rates), X("0", cv2), None)
         if guess.borne_out(rates[:, 0].tolist(), (holds.value[:, 0] > 0.0).tolist()):
@@ -147,11 +150,20 @@ def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
         (1, X((ceiling / float(2**FIRST_OCTAVES)).text, one.rate.value[:1])),
         (STEPS - 1, X(f"SQRT({before}${rows.known[LOW] + 1}*{before}${rows.known[HIGH] + 1})",
                       one.rate.value[1:STEPS])),
-        (1, wanted / fewer), (1, wanted / count)), "general")
+        (1, wanted / fewer), (1, wanted / count)))
     board.each_across(_row_of(one.cv2), column, (
         (STEPS, _try_cv2(load, X(one.rate.text, one.rate.value[:STEPS]), wanted)),
-        (1, arrival_cv2(load, fewer)), (1, arrival_cv2(load, count))), "general")
+        (1, arrival_cv2(load, fewer)), (1, arrival_cv2(load, count))))
     return Tried(count, cell(holds, TRIES), low, cell(one.cells["limit"], TRIES))
+
+
+def burstier(spread: float, wanted: float, carried: float) -> float:
+    """Squared CV of arrivals at a replica of a try at a rate, over that at one of the whole number
+    of replicas that it takes; ``spread`` is that of all replicas, less 1."""
+    if not carried or spread <= 0.0:
+        return 1.0
+    count = max(math.ceil(wanted / carried - 1e-9), 1)
+    return (1.0 + spread * min(carried / wanted, 1.0)) / (1.0 + spread / count)
 
 
 def _bounds(rows: Rows, rate: X, holds: X, ceiling: X, guess: Guess) -> X:
@@ -169,7 +181,7 @@ def _bounds(rows: Rows, rate: X, holds: X, ceiling: X, guess: Guess) -> X:
         at, held = ones
         es = (when(held > 0.0, start, at), when(again, last, second)) if name == HIGH else (
             when(held > 0.0, at, start), when(again, second, last))
-        rows.board.each_across(row, column, ((1, es[0]), (STEPS - 1, es[1])), "general")
+        rows.board.each_across(row, column, ((1, es[0]), (STEPS - 1, es[1])))
         made[name] = X(f"${letters(rows.column(STEPS))}${row + 1}", float(values[-1, 0]))
     return made[LOW]
 

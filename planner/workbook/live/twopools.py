@@ -289,8 +289,7 @@ class TwoPools:
             of("Wait, mean of squares [s²]", wait.second), of("Gamma shape", peak.shape),
             of("Gamma scale [s]", peak.scale), x(0.0), seen, self.prompt.share, mean)
         first.mean = first.mean_wait + mean
-        if "tokens" not in decode.peak.cells:
-            chain.reached(decode.peak, decode.peak.cells["tpot"])
+        chain.output(decode.peak)
         own = of("Wait for the prefill, mean [s]", peak.own_wait)
         return Pair(decode, prefill, place, first, own + mean + decode.peak.cells["mean_tpot"])
 
