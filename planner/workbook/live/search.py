@@ -11,7 +11,7 @@ import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
 from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
-from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
+from planner.setups.continuous import RESIDUAL, SLOW_FIRST, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import (
@@ -188,7 +188,8 @@ class Chain:
         ``colocated``, ``chunked`` or ``decode``.
     rows : Rows
     slow : bool
-        Whether the request has an end-to-end or gap target, so that only every eighth limit counts.
+        Whether the request has an end-to-end or gap target, so that only the
+        first limits and every fourth count.
     wire : X, optional
         [s] that a cache keeps the network cards of a decode replica busy, mean.
     """
@@ -230,11 +231,13 @@ class Chain:
         self.ceiling = b.named(put("Most requests per second [1/s]", request, "three"),
                                f"most_{t.tag}")
         if self.slow_targets:
-            asked = np.arange(count) % SLOW_STRIDE == 0
+            place = np.arange(count)
+            asked = (place < SLOW_FIRST) | (place % SLOW_STRIDE == 0)
             slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
                            is not None)) < NEVER_S
             self.asked = put("Asked with whole-request targets", X(
-                f"IF({slow.text},1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0),1)",
+                f"IF({slow.text},1*OR(ROW()-{caps.first}<{SLOW_FIRST},"
+                f"MOD(ROW()-{caps.first},{SLOW_STRIDE})=0),1)",
                 np.where(slow.value > 0, asked, True) * 1.0), "count")
         if self.kind != "chunked":
             each = ln(t.seconds.each / t.n.each)
