@@ -48,8 +48,9 @@ from planner.stalls import Stalls
 from planner.workload import REFERENCE_TOKENS, Gaps, Slo, constant
 
 Array = NDArray[np.float64]
-SLOW_STRIDE = 8
-"""Of the batch limits every eighth is asked where full latency figures are needed."""
+SLOW_FIRST, SLOW_STRIDE = 16, 4
+"""Of the batch limits the first (those up to 32) and every fourth (each octave's first) are asked
+where full latency figures are needed."""
 ROWS = ("throughput", "tpot", "ttft")
 """What the rows of :func:`planner.loops.caps_held` are about."""
 RESIDUAL = 0.5
@@ -201,7 +202,7 @@ class Continuous(ABC):
         chain = self.chain(rate_per_s, cv2)
         assert chain is not None
         failed = ""
-        places = places[places % SLOW_STRIDE == 0]
+        places = places[(places < SLOW_FIRST) | (places % SLOW_STRIDE == 0)]
         for place in places[self._may_end(chain, self.caps[places] - 1)][::-1]:
             cap = int(self.caps[place])
             failed = next((t.metric for t in self.slow

@@ -11,7 +11,7 @@ import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
 from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
-from planner.setups.continuous import RESIDUAL, SLOW_STRIDE
+from planner.setups.continuous import RESIDUAL, SLOW_FIRST, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import (
@@ -194,7 +194,8 @@ class Chain:
         ``colocated``, ``chunked`` or ``decode``.
     rows : Rows
     slow : bool
-        Whether the request has an end-to-end or gap target, so that only every eighth limit counts.
+        Whether the request has an end-to-end or gap target, so that only the
+        first limits and every fourth count.
     wire : X, optional
         [s] that a cache keeps the network cards of a decode replica busy, mean.
     """
@@ -261,12 +262,14 @@ class Chain:
 
     def ask_limits(self, largest: X | None = None) -> None:
         """Write which batch limits are asked while there is a target on whole requests or gaps:
-        every so many, up to the ``largest``."""
+        the first and every so many, up to the ``largest``."""
         caps, b, row = self.tables.cap, self.tables.board, self.tables.cap.first - 1
         slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
                        is not None)) < NEVER_S
-        asked = X(f"1*(MOD(ROW()-{caps.first},{SLOW_STRIDE})=0)",
-                  (np.arange(len(caps.value)) % SLOW_STRIDE == 0) * 1.0)
+        place = np.arange(len(caps.value))
+        asked = X(f"1*OR(ROW()-{caps.first}<{SLOW_FIRST},"
+                  f"MOD(ROW()-{caps.first},{SLOW_STRIDE})=0)",
+                  1.0 * ((place < SLOW_FIRST) | (place % SLOW_STRIDE == 0)))
         if largest is not None:
             asked = asked * (caps.each <= largest)
         b.page.write(row - 1, self.asked_column, "Asked with whole-request targets", "count",
