@@ -67,6 +67,20 @@ def test_page_set_up(books: Books, kind: str) -> None:
 
 
 @every
+def test_batch_limits_begin_a_page_and_no_page_is_blank(books: Books, kind: str) -> None:
+    for sheet in books[kind]:
+        if not sheet.title.startswith("Operating points"):
+            continue
+        areas = [openpyxl.utils.range_boundaries(area.replace("$", "").rpartition("!")[2])
+                 for area in str(sheet.print_area).split(",")]
+        labels = {row: cell.value for row, cell in enumerate(
+            (c for (c,) in sheet.iter_rows(max_col=1)), start=1) if cell.value is not None}
+        assert all(any(top <= row <= end for row in labels) for _, top, _, end in areas)
+        begun = [top for _, top, _, _ in areas]
+        assert all(row in begun for row, label in labels.items() if label == "Batch limits")
+
+
+@every
 def test_nothing_prints_below_seven_points(books: Books, kind: str) -> None:
     for sheet in books[kind]:
         area = str(sheet.print_area).replace("$", "").rpartition("!")[2]

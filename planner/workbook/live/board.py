@@ -212,10 +212,11 @@ class Board:
         return replace(column, name=name)
 
     def print_rows(self, last_column: int) -> None:
-        """Print the rows so far, each stretch between those left out from a new page on."""
-        areas, first = [], 0
+        """Print the rows so far, each stretch between those left out from a new page on; none
+        for a stretch without a label."""
+        areas, first, table = [], 0, self.page.sheet.table
         for start, end in [*sorted(self.unprinted), (self.row, self.row)]:
-            if start > first:
+            if any(0 in table.get(row, ()) for row in range(first, start)):
                 areas.append((first, start - 1))
             first = max(first, end + 1)
         if len(areas) == 1:

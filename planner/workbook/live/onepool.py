@@ -282,6 +282,7 @@ class Tables:
         self.top = top
         ends, widths = bins(top, float(self.step.memory_cap.value), fine=scale is not None)
         caps = np.array(cap_sequence(top), dtype=float)
+        b.unprinted.append((b.row, b.row))  # a new page, which holds the table with its header
         b.heading("Batch limits", "The limits that the planner tries.")
         b.columns(["Batch limit"])
         b.row += 1
