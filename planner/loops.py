@@ -817,6 +817,57 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
     return held
 
 
+@entry
+def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float, step_s: Array,
+                 times: Array, most_s: Array, written: Array, tail: float, busy: float,
+                 mean_s: float, second_s2: float, places: float, given_s: float, latency: Array,
+                 weights: Array, close: float) -> bool:
+    """Whether whole requests keep a limit at a level under one batch limit.
+
+    TTFT + TPOT g <= E holds when some TPOT t is not exceeded at the level of the tokens while
+    TTFT <= E - t g holds at that of the request; each step halves where such a t may be.
+
+    Parameters
+    ----------
+    tokens, token_level : float
+        Gaps g between the tokens of the answer, and the share that must keep t.
+    step_s, times, most_s : ndarray, shape (N,), (3, 1, N), (N,)
+        As of :func:`tokens_within`.
+    written, tail : ndarray of shape (cap,), float
+        Tokens that each state writes, and the weight of those that wait in the last.
+    busy, mean_s, second_s2 : float
+        Wait for the prefill [s], [s^2].
+    places, given_s : float
+        Share that waits for a place in the batch, and its mean wait [s].
+    latency, weights : ndarray, shape (k,)
+        Of a prompt [s], and the shares of the prompts.
+    """
+    wait_s, square = places * given_s, 2.0 * places * given_s * given_s
+    if tokens <= 0.0:
+        return starts_in_time(limit_s, level, busy, mean_s, second_s2, places, wait_s, square,
+                              latency, weights)
+    low, high, least = step_s[0], limit_s / tokens, LIKELY * written.max()
+    while high - low > close * high:
+        middle = (low + high) / 2.0
+        total = held = 0.0
+        for i in range(len(written)):
+            if written[i] >= least:
+                weight = written[i] * (1.0 + tail) if i == len(written) - 1 else written[i]
+                total += weight
+                held += weight * token_within(middle, step_s[i], times[0, 0, i], times[1, 0, i],
+                                              times[2, 0, i], most_s[i])
+        enough = held >= token_level * total
+        few = starts_in_time(limit_s - middle * tokens, level, busy, mean_s, second_s2, places,
+                             wait_s, square, latency, weights)
+        if enough == few:
+            return enough
+        if enough:
+            high = middle
+        else:
+            low = middle
+    return False
+
+
 @compiled
 def first_failure(held: NDArray[np.bool_], asked: tuple[bool, bool, bool]) -> int:
     """The row of the constraint without which some batch limit would do, a later one before the

@@ -57,18 +57,3 @@ def reaching(share_within: Callable[[Array], Array], wanted: Array, low: float,
         kept = np.where(reached, 1, -1)
         below, above = np.where(reached, below, x), np.where(reached, x, above)
     return above
-
-
-def some_value(enough: Callable[[float], bool], few: Callable[[float], bool], low: float,
-               high: float) -> bool:
-    """Whether a value between two is enough for one thing and not too much for another.
-
-    ``enough`` holds from some value on and ``few`` up to some value; each step halves.
-    """
-    while high - low > CLOSE * high:
-        middle = (low + high) / 2.0
-        above, below = enough(middle), few(middle)
-        if above == below:
-            return above
-        low, high = (low, middle) if above else (middle, high)
-    return False

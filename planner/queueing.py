@@ -296,9 +296,9 @@ class Chain:
         A request counts in the state that it finds on arrival, itself included: the shares of the
         tokens that the states generate.
         """
-        return np.asarray(shares_by_cap(self._rate(), self.tail(), self._good(tpot_limit_s)))
+        return np.asarray(shares_by_cap(self.written(), self.tail(), self._good(tpot_limit_s)))
 
-    def _rate(self) -> Array:
+    def written(self) -> Array:
         """Tokens that each state generates, on the scale of the weights."""
         return self._once("rate", lambda: self.weight * self.n / self.tpot_s)
 
@@ -311,11 +311,11 @@ class Chain:
         if self.added is None:
             return np.asarray(self.tpot_s <= limit_s, dtype=float)
         # Past the last likely state the caps hold hardly any more; one may lie anywhere before it.
-        return self.added.good(limit_s, self._rate(), LIKELY, self.gaps)
+        return self.added.good(limit_s, self.written(), LIKELY, self.gaps)
 
     def mean_running_by_cap(self) -> Array:
         """For every cap: E[n] over time of the running sequences."""
-        return np.asarray(running_by_cap(self.weight, self.empty, self.tail()))
+        return self._once("running", lambda: running_by_cap(self.weight, self.empty, self.tail()))
 
     def distribution(self, cap: int) -> Array:
         """pi(1..cap), time-weighted; the waiting tail sits in the last state."""
@@ -342,7 +342,7 @@ class Chain:
         if self.added is None:
             return float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
         time_s = self.added.step_s + self.added.mean(gaps or self.gaps)
-        return float(share_at_cap(self._rate()[:cap], float(self.ratio[cap - 1]), time_s[:cap]))
+        return float(share_at_cap(self.written()[:cap], float(self.ratio[cap - 1]), time_s[:cap]))
 
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...],
                          gaps: Gaps | None = None) -> list[float]:
@@ -353,6 +353,15 @@ class Chain:
         times, share = self.tpot_law(cap, gaps)
         return _percentiles(percentiles, float(np.max(times.mean_s() @ share)), times.step_s,
                             times.times, times.most_s, share)
+
+    def times_of(self, gaps: Gaps) -> TokenTimes:
+        """TPOT of answers with given gaps, in every state."""
+        if self.added is None:
+            raise ValueError("no prompts are prefilled beside these answers")
+        added = self.added
+        times = self._once(("times", gaps.rows.tobytes()),
+                           lambda: TokenTimes.of(added, gaps).times)
+        return TokenTimes(added.step_s, times, added.most_s)
 
     def tpot_law(self, cap: int, gaps: Gaps | None = None) -> tuple[TokenTimes, Array]:
         """TPOT in the states that count, and the shares of the requests that find them."""

@@ -22,17 +22,17 @@ from planner.loops import (
     Prompts,
     batch_limit,
     caps_held,
+    ends_in_time,
     highest_rate,
     prefills,
     prompt_columns,
 )
-from planner.percentiles import CLOSE, some_value
+from planner.percentiles import CLOSE
 from planner.queueing import (
     PERCENTILES,
     Chain,
     Wait,
     admission_wait,
-    share_within_both,
     sum_percentiles,
 )
 from planner.setups.base import (
@@ -229,31 +229,20 @@ class Continuous(ABC):
         return within[index] >= q - 1e-6
 
     def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
-        """Whether a cap misses an end-to-end or gap target.
-
-        TTFT + TPOT (o - 1) <= E at a percentile holds when TTFT <= E - TPOT (o - 1).
-        """
-        q = target.percentile / 100.0
+        """Whether a cap misses an end-to-end or gap target."""
         if target.metric == "itl":
             return self._gaps(chain, rate_per_s, cap, (target.percentile,))[
                 f"p{target.percentile:g}"] > target.limit_s
-        prefill, admission, latency = self._ttft(chain, rate_per_s, cv2, np.array([cap - 1]))
-
-        def started(left_s: float) -> bool:
-            within = share_within_both(left_s, prefill, admission, latency,
-                                       self.table.prompt_weights)
-            return float(within[0]) >= _level(target)
-
-        tokens = self.workload.output.quantile(q) - 1.0
-        if tokens <= 0.0:
-            return not started(target.limit_s)
-        times, shares = chain.tpot_law(cap, constant(tokens + 1.0).gaps)
-
-        def written(tpot_s: float) -> bool:
-            return float((times.share_within(np.array([tpot_s])) @ shares)[0]) >= q - 1e-9
-
-        return not some_value(written, lambda tpot_s: started(target.limit_s - tpot_s * tokens),
-                              float(times.step_s[0]), target.limit_s / tokens)
+        q, at = target.percentile / 100.0, cap - 1
+        tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
+        times = chain.times_of(constant(tokens + 1.0).gaps)
+        wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[at:cap])
+        places, given_s = chain.waiting()
+        return not ends_in_time(
+            target.limit_s, _level(target), tokens, q - 1e-9, times.step_s, times.times,
+            times.most_s, chain.written()[:cap], float(chain.tail()[at]), float(wait.busy[0]),
+            float(wait.mean_s[0]), float(wait.second_s2[0]), float(places[at]),
+            float(given_s[at]), latency[0], self.table.prompt_weights, CLOSE)
 
     def _gaps(self, chain: Chain, rate_per_s: float, cap: int, levels: tuple[float, ...]
               ) -> dict[str, float]:
@@ -263,14 +252,6 @@ class Continuous(ABC):
                        [chain.token_percentile(column, cap, p / 100.0) for p in levels])
         share, stall, weights, _ = self.gap_stalls(rate_per_s, chain.mean_running(cap))
         return gap_percentiles(stall, weights, share, base)
-
-    def _ttft(self, chain: Chain, rate_per_s: float, cv2: float, index: NDArray[np.int64]
-              ) -> tuple[Wait, Wait, Array]:
-        """Waits for the prefill server and for admission, and latencies of a new prompt, under
-        the caps ``index + 1``."""
-        probability, given = chain.waiting()
-        wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[index])
-        return wait, admission_wait(probability[index], given[index]), latency
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""

@@ -29,7 +29,7 @@ from planner.planning import make_plan
 from planner.queueing import Chain, admission_wait, share_within_both
 from planner.setups.disaggregated import DecodePool
 from planner.warm_up import uncompiled, warm_up
-from planner.workload import REFERENCE_TOKENS
+from planner.workload import REFERENCE_TOKENS, constant
 
 QUICK = settings(max_examples=60, deadline=None)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -164,6 +164,46 @@ def test_a_check_is_what_the_formulas_say_one_by_one(document, cv2):
             assert verdict.cap == largest_cap(source, rate, cv2), (option.setup, share)
             seen.add(verdict.ok)
     assert seen in ({True, False}, set())
+
+
+def ends(source, chain, rate, cv2, cap):
+    """Whether whole requests are in time under a batch limit: at the quickest token time that its
+    share of the tokens keeps, from the formulas one by one. None where it is too close to say."""
+    target, workload = source.targets["e2e"], source.workload
+    q, index = target.percentile / 100.0, np.array([cap - 1])
+    tokens = workload.output.quantile(q) - 1.0
+    times, shares = chain.tpot_law(cap, constant(tokens + 1.0).gaps)
+    grid = np.linspace(times.step_s[0], target.limit_s / tokens, 20_000)
+    kept = np.array([times.share_within(np.array([x])) @ shares for x in grid])[:, 0] >= q
+    if not kept.any():
+        return False
+    wait, latency = source.prefill(rate, cv2, chain.mean_running_by_cap()[index])
+    place = admission_wait(*(x[index] for x in chain.waiting()))
+    within = [float(share_within_both(target.limit_s - x * tokens, wait, place, latency,
+                                      source.table.prompt_weights)[0])
+              for x in grid[max(int(np.argmax(kept)) - 1, 0):][:2]]
+    return None if min(within) < q <= max(within) else min(within) >= q
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["code_completion", "summarization"])
+def test_whole_requests_end_as_the_formulas_say_one_by_one(name):
+    document = json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
+    found = make_plan(parse_plan({**document, "setups": ["colocated", "chunked"], "advice": False}),
+                      shipped_catalog())
+    seen = set()
+    for source in (option.pools[0].source for option in found.sized):
+        for share in (0.3, 0.6, 0.8):
+            rate = share * source.ceiling
+            chain = source.chain(rate, 1.0)
+            caps = source.caps[source.caps <= len(chain.n)] if chain else source.caps[:0]
+            caps = [cap for cap in caps if chain.ratio[cap - 1] < 1.0]
+            for cap in caps[::9]:
+                expected = ends(source, chain, rate, 1.0, int(cap))
+                late = source._late(source.targets["e2e"], chain, rate, 1.0, int(cap))
+                assert expected in (None, not late), (source.setup, share, cap)
+                seen.add(late)
+    assert seen == {True, False}
 
 
 def decode_cap(source, rate, cv2):
