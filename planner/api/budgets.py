@@ -13,7 +13,7 @@ from planner.api.blueprint import ApiBlueprint
 from planner.api.budget_answer import BudgetAnswerSchema, BudgetSummarySchema
 from planner.api.budget_schema import BudgetSchema, budget_of
 from planner.api.budget_service import budget_of_row, document_of, focus_table, make, row_of
-from planner.api.etags import encode, etag_of, require_match, respond
+from planner.api.etags import encode, etag_of, known, require_match, respond
 from planner.api.fields import Choice, Text
 from planner.api.paging import PageQuery, matches, page, page_schema
 from planner.api.plans import attachment, csv_response, varied, wants_csv
@@ -129,9 +129,9 @@ class BudgetWorkbook(MethodView):
     @blp.read({"type": "string", "format": "binary"}, 404, content_type=XLSX)
     def get(self, budget_id: str) -> Response:
         """The budget as an xlsx that recalculates."""
-        budget = budget_of_row(find(budget_id))
         from planner.workbook.budget import write_budget  # late: it loads the spreadsheet writer
 
-        body = write_budget(budget.document, budget.model)
-        return attachment(body, XLSX, f"budget-{budget_id}.xlsx",
-                          etag_of(encode(budget.document)))
+        budget = budget_of_row(find(budget_id))
+        tag = etag_of(encode(budget.document))
+        body = b"" if known(tag) else write_budget(budget.document, budget.model)
+        return attachment(body, XLSX, f"budget-{budget_id}.xlsx", tag)

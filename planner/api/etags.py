@@ -21,6 +21,11 @@ def encode(document: Any) -> bytes:
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
 
+def known(tag: str) -> bool:
+    """Whether the client has a representation already, so that its body need not be made."""
+    return request.if_none_match.contains(tag)
+
+
 def respond(document: Any, status: int = 200, location: str | None = None) -> Response:
     """A document as a response with its tag; 304 when the client has it already."""
     body = encode(document)

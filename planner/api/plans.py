@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from models import PlanRow
 from planner.api.blueprint import ApiBlueprint
-from planner.api.etags import encode, etag_of, require_match, respond
+from planner.api.etags import encode, etag_of, known, require_match, respond
 from planner.api.fields import Choice, Text
 from planner.api.paging import PageQuery, matches, page, page_schema
 from planner.api.plan_answer import PlanAnswerSchema, PlanSummarySchema, PointsSchema
@@ -140,11 +140,13 @@ class PlanWorkbook(MethodView):
     @blp.read({"type": "string", "format": "binary"}, 404, content_type=XLSX)
     def get(self, plan_id: str) -> Response:
         """The plan as an xlsx: values, a chart, every assumption with its source."""
-        row = find(plan_id)
         from planner.workbook import write_plan  # late: it loads the spreadsheet writer
 
-        body = write_plan(document_of(row), unpack(row.points), row.snapshot)
-        return attachment(body, XLSX, f"plan-{plan_id}.xlsx", etag_of(encode(document_of(row))))
+        row = find(plan_id)
+        document = document_of(row)
+        tag = etag_of(encode(document))
+        body = b"" if known(tag) else write_plan(document, unpack(row.points), row.snapshot)
+        return attachment(body, XLSX, f"plan-{plan_id}.xlsx", tag)
 
 
 def wants_csv(form: str | None) -> bool:

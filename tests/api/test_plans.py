@@ -131,6 +131,15 @@ def test_workbook(client: FlaskClient, plan: Any) -> None:
     assert f"plan-{plan.json['id']}.xlsx" in answer.headers["Content-Disposition"]
 
 
+def test_a_workbook_that_the_client_has_is_not_made_again(client: FlaskClient, plan: Any,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    url = plan.headers["Location"] + "/workbook"
+    tag = client.get(url).headers["ETag"]
+    monkeypatch.setattr("planner.workbook.write_plan", None)
+    again = client.get(url, headers={"If-None-Match": tag})
+    assert (again.status_code, again.headers["ETag"], again.data) == (304, tag, b"")
+
+
 def test_delete(client: FlaskClient, plan: Any) -> None:
     url = plan.headers["Location"]
     assert client.delete(url, headers={"If-Match": '"other"'}).status_code == 412
