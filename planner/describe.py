@@ -168,8 +168,8 @@ def warnings(seen: Latencies, request: PlanRequest) -> list[str]:
         if slo.metric == "tpot" and request.workload.output.mean < REFERENCE_TOKENS:
             words += (f" The pool is sized for answers of {REFERENCE_TOKENS:g} tokens; in answers "
                       f"of {request.workload.output.mean:.0f} the wait for another prompt spreads "
-                      "over fewer tokens. Two pools, or more replicas (verify finds how many), "
-                      "lower it.")
+                      "over fewer tokens. Two pools, smaller chunks, other layouts or more "
+                      "replicas lower it; verify finds which.")
         found.append(words)
     return found
 

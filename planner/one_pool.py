@@ -90,10 +90,12 @@ def best_pool(request: PlanRequest, setup: str, held: list[Candidate]
 
 @dataclass(slots=True)
 class _Best:
-    """The best pool so far on one GPU type: fewest GPUs, then lowest cost, then mean latency."""
+    """The best pool so far on one GPU type: fewest GPUs, then lowest cost, then one whose own
+    answers keep the target on TPOT, then mean latency."""
 
     gpus: int = 0
     usd_per_hour: float = 0.0
+    misses: bool = False
     late_s: float = 0.0
     pool: Pool | None = None
 
@@ -112,15 +114,17 @@ class _Best:
             return False
         d = variant.table.deployment
         usd = variant.candidate.resources.usd_per_hour(d.gpu, d.layout, variant.fewest_gpus)
-        return (variant.fewest_gpus, usd, variant.least_s) >= (
-            self.gpus, self.usd_per_hour, self.late_s)
+        return (variant.fewest_gpus, usd, False, variant.least_s) >= (
+            self.gpus, self.usd_per_hour, self.misses, self.late_s)
 
-    def offer(self, pool: Pool, late_s: float, candidate: Candidate) -> None:
+    def offer(self, pool: Pool, misses: bool, late_s: float, candidate: Candidate) -> None:
         """Keep a pool when it is better, spares counted."""
         gpus, d = spared_gpus(pool, candidate.request), pool.deployment
         usd = candidate.resources.usd_per_hour(d.gpu, d.layout, gpus)
-        if self.pool is None or (gpus, usd, late_s) < (self.gpus, self.usd_per_hour, self.late_s):
-            self.gpus, self.usd_per_hour, self.late_s, self.pool = gpus, usd, late_s, pool
+        if self.pool is None or (gpus, usd, misses, late_s) < (
+                self.gpus, self.usd_per_hour, self.misses, self.late_s):
+            self.gpus, self.usd_per_hour, self.misses = gpus, usd, misses
+            self.late_s, self.pool = late_s, pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +170,10 @@ def _offer(request: PlanRequest, variant: _Variant, best: _Best) -> Answer | Ref
     limit, known = best.limit(table.deployment.layout, request)
     answer = smallest(source.check, request, limit, variant.ceiling_rps, known)
     if isinstance(answer, Answer):
-        ttft_s, tpot_s = source.means(*share(request, answer.replicas), answer.verdict.cap)
-        best.offer(pool_of("serve", table, answer, source, request), ttft_s + tpot_s,
-                   variant.candidate)
+        each, cap = share(request, answer.replicas), answer.verdict.cap
+        ttft_s, tpot_s = source.means(*each, cap)
+        best.offer(pool_of("serve", table, answer, source, request), source.misses_tpot(*each, cap),
+                   ttft_s + tpot_s, variant.candidate)
     return answer
 
 

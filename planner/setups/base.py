@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,8 +227,12 @@ def accepted_tokens(speculative: Speculative) -> float:
 
 
 def figures(mean: float, levels: tuple[float, ...], values: list[float]) -> dict[str, float]:
-    """A latency figure: ``mean`` and one ``p<level>`` for each level."""
-    return {"mean": mean, **{f"p{p:g}": v for p, v in zip(levels, values, strict=True)}}
+    """A latency figure: ``mean`` and one ``p<level>`` for each level.
+
+    Each is found to a share of itself alone, so none may be below the one of a lower level.
+    """
+    rising = accumulate(values, max)
+    return {"mean": mean, **{f"p{p:g}": v for p, v in zip(levels, rising, strict=True)}}
 
 
 def between_tokens(figure: dict[str, float], workload: Workload) -> dict[str, float]:

@@ -263,6 +263,16 @@ class Continuous(ABC):
         ttft = float(wait.mean_s[0]) + float(latency[0] @ self.table.prompt_weights)
         return ttft, chain.mean_tpot(cap)
 
+    def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
+        """Whether answers shorter than the reference miss the target on TPOT under a batch limit,
+        which :meth:`check` asks of the reference answers in their place."""
+        target, output = self.targets["tpot"], self.workload.output
+        if target is None or output.mean >= REFERENCE_TOKENS:
+            return False
+        chain = self.chain(rate_per_s, cv2)
+        return chain is None or bool(
+            chain.token_share_within(target.limit_s)[cap - 1] < _level(target))
+
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
         q = target.percentile / 100.0

@@ -146,6 +146,10 @@ class Static:
             return math.inf, math.inf
         return law.mean_ttft_s, float(law.batches @ law.step_s)
 
+    def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
+        """No: a check asks it of the answers themselves."""
+        return False
+
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
         q = target.percentile / 100.0

@@ -16,6 +16,7 @@ from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import parse_plan
 from planner.errors import ContextTooLong, PlannerError
 from planner.planning import PlanResult, make_plan
+from planner.setups.base import figures
 from planner.workload import REFERENCE_TOKENS
 
 SIGNED = ("headroom", "kv_pool_gib")
@@ -235,3 +236,8 @@ def test_longer_answers_never_need_fewer_gpus():
               for setup in ("colocated", "chunked") for output in (1, 2, 8, 32, 128, 512)]
     assert counts[:6] == sorted(counts[:6])
     assert counts[6:] == sorted(counts[6:])
+
+
+def test_percentiles_that_are_found_to_a_share_of_themselves_still_rise():
+    found = figures(1.0, (50.0, 90.0, 99.0), [0.9, 1.0000001, 1.0])
+    assert list(found.values()) == [1.0, 0.9, 1.0000001, 1.0000001]

@@ -42,6 +42,18 @@ def test_a_plan_of_such_options_alone_does_not_say_that_it_meets_the_targets() -
     assert document["reason"].startswith("No option meets every target;")
 
 
+def test_of_equal_fleets_one_that_keeps_the_targets_wins() -> None:
+    """Short answers behind long prompts: the largest chunks are the fastest and stall the most."""
+    request = {
+        "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"], "advice": False,
+        "workload": {"requests_per_second": 20, "prompt_tokens": {"mean": 2000, "p95": 4000},
+                     "output_tokens": 10}, "slo": {"ttft_ms": 3000, "tpot_ms": 30}}
+    best, large = (make(parse_plan({**request, "limits": limits}), shipped_catalog())
+                   .document["recommended"] for limits in ({}, {"token_budgets": [8192]}))
+    assert best["gpus"] == large["gpus"]
+    assert (bool(best["warnings"]), bool(large["warnings"])) == (False, True)
+
+
 def test_an_option_ahead_of_them_is_compared_by_its_targets() -> None:
     document = planned()
     assert document["recommended"]["warnings"] == []

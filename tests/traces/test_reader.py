@@ -224,7 +224,10 @@ def test_slices_and_rates() -> None:
 def test_a_trace_shorter_than_a_minute_is_its_own_peak() -> None:
     stats = statistics(read(HEADER + "".join(f"{i / 10},1,1\n" for i in range(101))))
     assert stats["span_s"] == 10
-    assert stats["requests_per_second_peak"] == pytest.approx(10)
+    assert stats["requests_per_second_peak"] == pytest.approx(10.1)
+    few = statistics(read(HEADER + "".join(f"{i},1,1\n" for i in range(4))))
+    assert few["requests_per_second_peak"] == few["requests_per_second_mean"] == 1.333
+    assert few["peak_over_mean"] == 1.0
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the published traces are not here")

@@ -65,6 +65,13 @@ REQUESTS: dict[str, dict[str, Any]] = {
                      "output_tokens": 60, "arrival_cv": 0.8},
         "slo": {"itl_ms": 40, "e2e_ms": 10400, "percentile": 95},
         "limits": {"max_tensor_parallel": 1, "spare_replicas": 0, "target_utilization": 0.63}},
+    # The simulation adds a replica to those that the formulas find.
+    "more replicas by simulation": {
+        "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"], "verify": True,
+        "workload": {"requests_per_second": 2, "prompt_tokens": {"mean": 1000, "p95": 3000},
+                     "output_tokens": {"mean": 200, "p95": 700}},
+        "slo": {"ttft_ms": 8000, "itl_ms": 60},
+        "limits": {"max_sequences": 2, "target_utilization": 0.99}},
 }
 
 
@@ -74,7 +81,11 @@ def test_the_summary_is_that_of_the_plan(name: str) -> None:
     plan = make(parse_plan(request), CATALOG)
     best = plan.document["recommended"]
     book = read(write_plan(plan.document, plan.points, plan.snapshot))
+    if request.get("verify"):
+        assert best["verification"]["added_replicas"] > 0
     assert named(book, "out_gpus") == best["gpus"]
+    regions = request["limits"].get("regions", 1)
+    assert named(book, "out_replicas") == regions * sum(p["replicas"] for p in best["pools"])
     assert named(book, "out_nodes") == best["nodes"]
     assert math.isclose(named(book, "out_usd_per_hour"), best["usd_per_hour"], rel_tol=1e-9)
     for metric in ("ttft", "tpot"):

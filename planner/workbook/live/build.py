@@ -17,7 +17,7 @@ from planner.workbook.layout import number, set_up
 from planner.workbook.live import fleet, inputs
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, when, whole, x
-from planner.workbook.live.kept import kept_option
+from planner.workbook.live.kept import grown, kept_option
 from planner.workbook.live.onepool import Load
 from planner.workbook.live.option import OptionSheet
 from planner.workbook.live.pools import Demand, OptionCells, PoolPlan
@@ -84,7 +84,8 @@ def sources(plan: Plan) -> list[Source]:
 def _covered(plan: Plan, option: Row) -> bool:
     """Whether formulas cover an option from its lengths to its latencies."""
     request = plan.request
-    return not (option.get("setup") not in LIVE_SETUPS or request.get("speculative")
+    return not (option.get("setup") not in LIVE_SETUPS or grown(option)
+                or request.get("speculative")
                 or (request.get("fidelity") or "operator") != "operator")
 
 

@@ -20,19 +20,28 @@ WHY = ("This set-up (or target, or fidelity) is not written as formulas: capacit
        "are engine results. Replicas, GPUs and money still follow from the rate, the target "
        "utilisation, spares and prices.")
 
+GROWN = ("A simulation asked for more replicas than the formulas: what each carries and the "
+         "latencies are engine results. Replicas, GPUs and money follow from the rate, the target "
+         "utilisation, spares and prices.")
+
+
+def grown(option: Row) -> bool:
+    """Whether replicas were added to an option because its simulation missed a target."""
+    return bool((option.get("verification") or {}).get("added_replicas"))
+
 
 def kept_option(board: Board, plan: Plan, option: Row, pools: list[PoolPlan], cells: InputCells,
                 place: int) -> OptionCells:
     """Write the sheet of such an option."""
-    board.page.write(board.row, 0, WHY, "label", "grey")
+    board.page.write(board.row, 0, GROWN if grown(option) else WHY, "label", "grey")
     board.row += 1
     board.heading("Engine results")
     made = []
     share = _prompt_share(option, cells)
     for pool, document in zip(pools, option["pools"], strict=True):
         role = pool.role
-        capacity = board.line(f"{role}: highest rate of a replica", float(
-            document.get("capacity_rps") or 0.0), "1/s", "", "three", "engine",
+        capacity = board.line(f"{role}: highest rate of a replica", _capacity_rps(
+            option, document, pool), "1/s", "", "three", "engine",
             name=f"highest_found_{role}_{place}")
         wanted = pool.load.rate / (pool.load.utilization * most(capacity, 1e-12))
         count = most(round_up(wanted - 1e-9), 1.0)
@@ -45,6 +54,14 @@ def kept_option(board: Board, plan: Plan, option: Row, pools: list[PoolPlan], ce
     seen = _seen(board, plan, option, place)
     _points(board, plan, option)
     return OptionCells(made, seen, x(float(option["pools"][-1].get("batch_size") or 1)))
+
+
+def _capacity_rps(option: Row, document: Row, pool: PoolPlan) -> float:
+    """Rate [1/s] that a replica can carry; of a verified pool what it was shown to."""
+    shown = float(document.get("requests_per_s_per_replica") or 0.0)
+    if grown(option) and shown:
+        return shown / float(pool.load.utilization.value)
+    return float(document.get("capacity_rps") or 0.0)
 
 
 def _prompt_share(option: Row, cells: InputCells) -> tuple[X, X]:
