@@ -727,8 +727,11 @@ def prefills(rate_per_s: float, arrival_cv2: float, running: Array, busy_s: floa
 def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
                    busy_too: float, mean_too_s: float, second_too_s2: float, latency: Array,
                    weights: Array) -> bool:
-    """Whether two waits and a latency together keep a limit at a level:
-    :func:`planner.queueing.share_within_both` of one case."""
+    """Whether two waits and a latency together keep a limit at a level.
+
+    The sum of the waits is matched by two moments, which can give it more short ones than the first
+    has; so the first alone must keep it too.
+    """
     alone = 0.0
     for k in range(len(latency)):
         alone += weights[k] if latency[k] <= limit_s else 0.0

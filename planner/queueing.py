@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from planner.arrivals import Influx, burst_ahead
 from planner.loops import (
     LIKELY,
-    NOTICEABLE,
     chain_columns,
     mixture_percentiles,
     running_at_cap,
@@ -151,18 +150,6 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0,
 def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
     """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
     return np.asarray(wait.cdf(limit_s - latency_s) @ weights)
-
-
-def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Array,
-                      weights: Array) -> Array:
-    """P(W1 + W2 + S <= limit), never above P(W1 + S <= limit).
-
-    The sum is matched by two moments, which can give it more short waits than its first part has.
-    """
-    share = share_within(limit_s, first + second, latency_s, weights)
-    if not (second.busy > NOTICEABLE).any():
-        return share
-    return np.minimum(share, share_within(limit_s, first, latency_s, weights))
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from planner.api.estimate_schema import parse_estimate
 from planner.api.plan_schema import parse_plan
 from planner.catalog.book import Catalog
@@ -17,7 +19,9 @@ from planner.catalog.shipped import shipped_catalog
 from planner.estimate import make_estimate
 from planner.hardware import Gpu
 from planner.llm import Llm
+from planner.loops import NOTICEABLE
 from planner.planning import PlanResult, make_plan
+from planner.queueing import Array, Wait, share_within
 from planner.requests import Layout
 from planner.roofline import Deployment, StepBatch, StepModel
 
@@ -118,3 +122,16 @@ def numbers(node: Any, path: str = "") -> Iterator[tuple[str, float]]:
             yield from numbers(value, f"{path}/{i}")
     elif isinstance(node, int | float) and not isinstance(node, bool):
         yield path, float(node)
+
+
+def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Array,
+                      weights: Array) -> Array:
+    """P(W1 + W2 + S <= limit), never above P(W1 + S <= limit): what
+    :func:`planner.loops.starts_in_time` compares, in NumPy.
+
+    The sum is matched by two moments, which can give it more short waits than its first part has.
+    """
+    share = share_within(limit_s, first + second, latency_s, weights)
+    if not (second.busy > NOTICEABLE).any():
+        return share
+    return np.minimum(share, share_within(limit_s, first, latency_s, weights))

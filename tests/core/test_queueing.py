@@ -10,18 +10,18 @@ import math
 
 import numpy as np
 import pytest
+from core_helpers import share_within_both
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrivals import Influx, burst_ahead, burst_behind, peakedness, split_arrival_cv2
-from planner.loops import Prompts, prefills
+from planner.loops import Prompts, prefills, starts_in_time
 from planner.queueing import (
     Chain,
     admission_wait,
     mg1_wait,
     no_wait,
     share_within,
-    share_within_both,
     sum_percentiles,
 )
 from planner.stalls import Stalls, TokenTimes
@@ -367,9 +367,12 @@ def test_a_second_wait_never_makes_it_more_likely_to_be_in_time(first, second, l
     """P(W1 + W2 <= t) <= P(W1 <= t): two matched moments alone break it near t = 0."""
     waits = [admission_wait(np.array([p]), np.array([m])) for p, m in (first, second)]
     latency = np.zeros((1, 1))
-    both = share_within_both(limit, waits[0], waits[1], latency, ONE)
-    assert both[0] <= share_within(limit, waits[0], latency, ONE)[0]
-    assert both[0] <= share_within(limit, waits[0] + waits[1], latency, ONE)[0] + 1e-15
+    both = float(share_within_both(limit, waits[0], waits[1], latency, ONE)[0])
+    assert both <= share_within(limit, waits[0], latency, ONE)[0]
+    assert both <= share_within(limit, waits[0] + waits[1], latency, ONE)[0] + 1e-15
+    moments = [float(x[0]) for w in waits for x in (w.busy, w.mean_s, w.second_s2)]
+    assert starts_in_time(limit, both - 1e-9, *moments, latency[0], ONE)
+    assert not starts_in_time(limit, both + 1e-9, *moments, latency[0], ONE)
 
 
 def test_two_matched_moments_alone_would_break_it():

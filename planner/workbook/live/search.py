@@ -174,7 +174,7 @@ def pick_each(column: Column | X, place: Column) -> X:
 def share_within_both(share: X, left: X, both_: tuple[X, X, X], alone: tuple[X, X, X] | None
                       ) -> X:
     """Share in time with both waits, never above that with the first alone
-    (``queueing.share_within_both``); ``left`` is the time [s] that a prompt may wait."""
+    (``loops.starts_in_time``); ``left`` is the time [s] that a prompt may wait."""
     def within(busy: X, shape: X, scale: X) -> X:
         late = gamma((left > 0.0) * left, shape, scale)
         return total(share * (left >= 0.0) * (1.0 - busy * (1.0 - late)))
