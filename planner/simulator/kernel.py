@@ -1272,10 +1272,10 @@ def _stored_under(sources: str) -> Callable[..., None]:
     """The loop, whose machine code on disk is for these sources alone.
 
     The compiler keys what it stores by the file of the function, and by what the function closes
-    over: so by the digest of every module that goes into it.
+    over: so by the digest of every module that goes into it. The digest is in its name as well, for
+    what is stored for other sources cannot even be looked through where their types are gone.
     """
 
-    @entry
     def play(
         cf: Config,
         st: State,
@@ -1288,7 +1288,9 @@ def _stored_under(sources: str) -> Callable[..., None]:
         if len(sources) > 0:
             run_events(cf, st, p0, p1, d0, d1, upto)
 
-    return play
+    play.__qualname__ = f"play_{sources[:16]}"
+    made: Callable[..., None] = entry(play)
+    return made
 
 
 def _sources() -> str:
