@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from planner.compiled import Array, compiled, entry
 
 TINY = 1e-300
+DIGITS = 1e-14
+"""Part of a probability that no longer counts."""
 GONE = 100.0
 """Natural logarithm of the weight, below the heaviest, at which a state weighs nothing."""
 NO_WAIT_S = 1e-12
@@ -32,36 +34,45 @@ UNSTABLE = 1e12
 
 @compiled
 def gamma_within(shape: float, x: float) -> float:
-    """P(X <= x) of a gamma with scale 1: the regularised lower incomplete gamma function.
+    """P(X <= x) of a gamma with scale 1."""
+    return gamma_law(shape, x)[0]
+
+
+@compiled
+def gamma_law(shape: float, x: float) -> tuple[float, float]:
+    """P(X <= x) of a gamma with scale 1, the regularised lower incomplete gamma function, and its
+    density.
 
     Its series below the mean, the continued fraction of the rest above (Press et al., *Numerical
-    Recipes*, 3rd ed., section 6.2; Lentz 1976); within 1e-12 of SciPy's for shapes up to 1,000.
+    Recipes*, 3rd ed., section 6.2), from one convergent to the next; each ends where it adds
+    less than :data:`DIGITS`. Within 1e-12 of SciPy's for shapes up to 1,000.
     """
     if x <= 0.0:
-        return 0.0
+        return 0.0, 0.0
     lead = math.exp(shape * math.log(x) - x - math.lgamma(shape))
     if x < shape + 1.0:
-        term = total = 1.0 / shape
+        term = total = lead / shape
         step = shape
-        while term > total * 1e-16:
+        while term > DIGITS:
             step += 1.0
             term *= x / step
             total += term
-        return min(total * lead, 1.0)
-    if lead == 0.0:
-        return 1.0
-    b = x + 1.0 - shape
-    c, d = 1.0 / TINY, 1.0 / b
-    fraction, i, change = d, 0.0, 0.0
-    while abs(change - 1.0) > 1e-15:
-        i += 1.0
-        a = i * (shape - i)
-        b += 2.0
-        d = 1.0 / (a * d + b)
-        c = b + a / c
-        change = c * d
-        fraction *= change
-    return max(1.0 - lead * fraction, 0.0)
+        return min(total, 1.0), lead / x
+    if lead < DIGITS:
+        return 1.0, 0.0
+    b, i = x + 1.0 - shape, 0.0
+    above, above_last, below, below_last = 1.0, 0.0, b, 1.0
+    fraction, last = 1.0 / b, 2.0
+    while abs(fraction - last) * lead > DIGITS:
+        for _ in range(2):
+            i += 1.0
+            a = i * (shape - i)
+            b += 2.0
+            above, above_last = b * above + a * above_last, above
+            below, below_last = b * below + a * below_last, below
+        above, above_last, below_last = above / below, above_last / below, below_last / below
+        below, last, fraction = 1.0, fraction, above
+    return max(1.0 - lead * fraction, 0.0), lead / x
 
 
 # -- time per output token of single requests (planner.stalls) --------------------------------
@@ -143,12 +154,20 @@ def token_time(once_s: float, gap_s: float, square_s2: float, cross_s2: float, s
 def token_within(limit_s: float, step_s: float, none: float, shape: float, scale_s: float,
                  most_s: float) -> float:
     """P(TPOT <= limit) in one state: ``TokenTimes.share_within``."""
+    return token_law(limit_s, step_s, none, shape, scale_s, most_s)[0]
+
+
+@compiled
+def token_law(limit_s: float, step_s: float, none: float, shape: float, scale_s: float,
+              most_s: float) -> tuple[float, float]:
+    """P(TPOT <= limit) in one state, and its density there [1/s] where it does not jump."""
     over_s = limit_s - step_s
     if over_s >= most_s:
-        return 1.0
+        return 1.0, 0.0
     if over_s < 0.0:
-        return 0.0
-    return none + (1.0 - none) * gamma_within(shape, over_s / scale_s)
+        return 0.0, 0.0
+    within, density = gamma_law(shape, over_s / scale_s)
+    return none + (1.0 - none) * within, (1.0 - none) * density / scale_s
 
 
 @entry
@@ -186,21 +205,22 @@ def tokens_within(limits_s: Array, step_s: Array, times: Array, most_s: Array) -
 
 
 @entry
-def good_states(limit_s: float, tokens: Array, likely: float, columns: Array, step_s: Array,
-                before_s: Array, most_s: Array, bursts_per_s: float, behind: float,
+def good_states(limit_s: float, tokens: Array, least_cap: int, likely: float, columns: Array,
+                step_s: Array, before_s: Array, most_s: Array, bursts_per_s: float, behind: float,
                 gaps: Array) -> Array:
-    """P(TPOT <= limit) in each state up to the last likely one, 0 beyond, shape (N,).
+    """P(TPOT <= limit) in each state from the first to the last likely one, 0 beyond, shape (N,).
 
     ``tokens`` weighs the states; one is likely when its weight is at least ``likely`` times the
-    heaviest so far. ``gaps`` as for :func:`token_times`, of one law.
+    heaviest up to it or, where that lies further, up to the least cap that is asked about. ``gaps``
+    as for :func:`token_times`, of one law.
     """
-    heaviest, last = 0.0, 0
+    heaviest, first, last = tokens[:least_cap].max(), -1, 0
     for i in range(len(tokens)):
         heaviest = max(heaviest, tokens[i])
         if tokens[i] >= likely * heaviest:
-            last = i
+            first, last = i if first < 0 else first, i
     good = np.zeros(len(tokens))
-    for i in range(last + 1):
+    for i in range(max(first, 0), last + 1):
         none, shape, scale_s = token_time(
             columns[0, i], columns[1, i], columns[2, i], columns[3, i], step_s[i], before_s[i],
             most_s[i], bursts_per_s, behind, gaps[0, 0], gaps[1, 0], gaps[2, 0])
@@ -429,25 +449,33 @@ def sum_law(busy: float, mean_s: float, second_s2: float) -> Array:
 
 @compiled
 def beyond(x: float, start_s: Array, times: Array, law: int, most_s: Array, weights: Array
-           ) -> tuple[float, float]:
-    """ln P(X > x) and ln P(X >= x) of a mixture: a start, and with some chance a gamma more."""
-    share = here = 0.0
+           ) -> tuple[float, float, float]:
+    """ln P(X > x) and ln P(X >= x) of a mixture, a start and with some chance a gamma more; and by
+    how much the first falls with x [1/s]."""
+    share = here = density = 0.0
     for i in range(len(start_s)):
         at = i if times.shape[2] > 1 else 0
-        share += weights[i] * token_within(x, start_s[i], times[0, law, at], times[1, law, at],
-                                           times[2, law, at], most_s[i])
+        within, own = token_law(x, start_s[i], times[0, law, at], times[1, law, at],
+                                times[2, law, at], most_s[i])
+        share += weights[i] * within
+        density += weights[i] * own
         if x == start_s[i]:
             here += weights[i] * times[0, law, at]
-    return math.log(max(1.0 - share, TINY)), math.log(max(1.0 - share + here, TINY))
+    left = max(1.0 - share, TINY)
+    return math.log(left), math.log(max(1.0 - share + here, TINY)), density / left
 
 
 @compiled
-def nearest_between(x: float, below: float, above: float, places: Array) -> float:
-    """The place nearest to x of those between two values; negative where there is none."""
+def nearest_jump(x: float, below: float, above: float, start_s: Array, times: Array, law: int,
+                 weights: Array) -> float:
+    """The start nearest to x of those between two values at which the mixture jumps; negative where
+    there is none."""
     best = -1.0
-    for place in places:
-        if below < place < above and (best < 0.0 or abs(place - x) < abs(best - x)):
-            best = place
+    for i in range(len(start_s)):
+        jump = weights[i] * times[0, law, i if times.shape[2] > 1 else 0]
+        if (jump > LIKELY and below < start_s[i] < above
+                and (best < 0.0 or abs(start_s[i] - x) < abs(best - x))):
+            best = start_s[i]
     return best
 
 
@@ -456,9 +484,10 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
                         most_s: Array, weights: Array, close: float, most_steps: int) -> Array:
     """Where a mixture reaches shares, within ``close`` of them and on the safe side.
 
-    The method of :func:`planner.percentiles.reaching`, but that a start in the bracket, where the
-    mixture jumps, is asked before what lies between, and that no step is shorter than the bracket
-    that ends the search (Brent 1973, chapter 4).
+    Newton's method on the logarithm of what lies beyond, which is nearly straight for a gamma,
+    within a bracket (Press et al., *Numerical Recipes*, 3rd ed., section 9.4). A start in the
+    bracket where the mixture jumps is asked before what lies between, some steps halve, and none is
+    shorter than the bracket that ends the search.
 
     Parameters
     ----------
@@ -472,45 +501,48 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
         As of :func:`token_times`; one law, or one for each share.
     """
     found = np.empty(len(shares))
-    low, at_low = start_s.min() * (1.0 - 1e-9), 0.0
+    least_s = start_s.min() * (1.0 - 1e-9)
+    low, first, reached, fall = least_s, middle_s, 0.0, 0.0
     for place in range(len(shares)):
         law, goal = place if times.shape[1] > 1 else 0, math.log(1.0 - shares[place])
-        if times.shape[1] > 1 or at_low <= goal:
-            low, at_low = start_s.min() * (1.0 - 1e-9), 0.0
-        found[place], low, at_low = percentile(goal, low, at_low, middle_s, start_s, times, law,
-                                               most_s, weights, close, most_steps)
+        if times.shape[1] > 1 or goal > reached:
+            low, first = least_s, middle_s
+        elif place > 0:
+            first = found[place - 1]
+            first = min(first + (reached - goal) / fall, 2.0 * first) if fall > 0.0 else 2.0 * first
+        found[place], low, reached, fall = percentile(
+            goal, low, first, start_s, times, law, most_s, weights, close, most_steps)
     return found
 
 
 @compiled
-def percentile(goal: float, below: float, at_below: float, middle_s: float, start_s: Array,
-               times: Array, law: int, most_s: Array, weights: Array, close: float,
-               most_steps: int) -> tuple[float, float, float]:
-    """Where ln P(X > x) falls to ``goal``, and the last x found below it with its logarithm."""
-    above = max(middle_s, 2.0 * below)
-    at_above, _ = beyond(above, start_s, times, law, most_s, weights)
-    while at_above > goal:
-        below, at_below, above = above, at_above, 2.0 * above
-        at_above, _ = beyond(above, start_s, times, law, most_s, weights)
-    left, right, kept = goal - at_below, goal - at_above, 0
+def percentile(goal: float, below: float, first: float, start_s: Array, times: Array, law: int,
+               most_s: Array, weights: Array, close: float, most_steps: int
+               ) -> tuple[float, float, float, float]:
+    """Where ln P(X > x) falls to ``goal``, the last x found below it, and of the last x asked the
+    logarithm and by how much it falls with x; the first is asked first."""
+    above, x, after, fall = np.inf, first, 0.0, 0.0
     for step in range(most_steps):
+        after, before, fall = beyond(x, start_s, times, law, most_s, weights)
+        if after <= goal < before:
+            return x, below, after, fall
+        if after <= goal:
+            above = x
+        else:
+            below = x
+        x = x + (after - goal) / fall if fall > 0.0 else np.inf
+        if above == np.inf:
+            x = min(max(x, below * (1.0 + close)), 2.0 * below)
+            continue
         if above - below <= close * above:
             break
+        if not below < x < above or step >= 20 or (step > 4 and step % 4 == 3):
+            x = (below + above) / 2.0
         least = 0.5 * close * above
-        part = left / min(left - right, -TINY) if step % 4 < 3 else 0.5
-        x = min(max(below + part * (above - below), below + least), above - least)
-        start = nearest_between(x, below, above, start_s)
+        x = min(max(x, below + least), above - least)
+        start = nearest_jump(x, below, above, start_s, times, law, weights)
         x = start if start >= 0.0 else x
-        after, before = beyond(x, start_s, times, law, most_s, weights)
-        if after <= goal < before:
-            return x, below, at_below
-        if after <= goal:
-            left = left / 2.0 if kept == 1 else left
-            above, right, kept = x, goal - before, 1
-        else:
-            right = right / 2.0 if kept == -1 else right
-            below, at_below, left, kept = x, after, goal - after, -1
-    return above, below, at_below
+    return above, below, after, fall
 
 
 @entry
@@ -647,29 +679,6 @@ def chunk_states(step_s: Array, mixed_s: Array, space: Array, chunk: Array, acce
     return rows
 
 
-@entry
-def highest_rate(token_s: Array, taken_s: Array, answer_tokens: float, limit_s: float,
-                 level: float) -> float:
-    """:attr:`planner.setups.continuous.Continuous.ceiling` [1/s].
-
-    Parameters
-    ----------
-    token_s, taken_s : ndarray, shape (N,) or (1,)
-        [s] of a token, and what a prompt takes from the decodes, over the running sequences.
-    limit_s, level : float
-        Target on the time of a token [s], infinite where there is none, and the share that keeps
-        it.
-    """
-    highest, kept = 0.0, 0.0
-    for i in range(len(token_s)):
-        taken = taken_s[i] if len(taken_s) > 1 else taken_s[0]
-        answer_s = answer_tokens * token_s[i] / (i + 1.0)
-        highest = max(highest, 1.0 / (answer_s + taken))
-        if token_s[i] <= limit_s:
-            kept = max(kept, 1.0 / (level * answer_s + taken))
-    return min(highest, kept) if kept > 0.0 else highest
-
-
 @compiled
 def prefill_of(rate_per_s: float, arrival_cv2: float, running: float, busy_s: float,
                tokens_per_s: float, p: Prompts, latency: Array) -> tuple[float, float, float]:
@@ -757,8 +766,9 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
     """Which batch limits are stable, keep a target on TPOT and one on TTFT, shape (3, open).
 
     The composition of the loops above for :meth:`planner.setups.continuous.Continuous.check`; only
-    limits up to the first closed state after an open one are open. TTFT is asked of those that hold
-    the rest, from the largest down to the first that holds, or of ``every`` one.
+    limits up to the first closed state after an open one are open. Where none is stable, or none
+    that is keeps the target on TPOT, nothing further is asked. TTFT is asked of those that hold the
+    rest, from the largest down to the first that holds, or of ``every`` one.
 
     Parameters
     ----------
@@ -783,8 +793,12 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
     peak = influx_peaks(own, swing, load, overlap, p.ranks)
     full_peak = 1.0 + (own - 1.0) / 2.0
     rows, empty = chain_columns(rate_per_s * answers[0], columns[0], peak, full_peak, load)
-    for place in range(count):
+    least = 0
+    for place in range(count - 1, -1, -1):
         held[0, place] = rows[0, caps[place] - 1] < 1.0
+        least = place if held[0, place] else least
+    if not held[0, least]:
+        return held
     if tpot_s < np.inf:
         added = added_columns(token, rate_per_s * stops, load, mean_s, square_s2, columns[2],
                               before, max(arrival_cv2, 1.0), behind)
@@ -796,11 +810,15 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
             written = np.empty(size)
             for i in range(size):
                 written[i] = own_rows[2, i] * (i + 1.0) / columns[0, i]
-            good = good_states(tpot_s * (1.0 + 1e-12), written, LIKELY, added, token, before, most,
-                               rate_per_s * stops / (1.0 + ahead), behind, gaps[:, law:law + 1])
-            share = shares_by_cap(written, tail_columns(own_rows[0]), good)
+            good = good_states(tpot_s * (1.0 + 1e-12), written, caps[least], LIKELY, added, token,
+                               before, most, rate_per_s * stops / (1.0 + ahead), behind,
+                               gaps[:, law:law + 1])
+            share, kept = shares_by_cap(written, tail_columns(own_rows[0]), good), False
             for place in range(count):
                 held[1, place] = held[1, place] and share[caps[place] - 1] >= tpot_level
+                kept = kept or (held[0, place] and held[1, place])
+            if not kept:
+                return held
     if ttft_s < np.inf:
         running = running_by_cap(rows[2], empty, tail_columns(rows[0]))
         answer_s = rows[1] * (p.ranks / rate_per_s)

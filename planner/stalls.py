@@ -122,7 +122,7 @@ class Added:
     def good(self, limit_s: float, tokens: Array, likely: float, gaps: Gaps) -> Array:
         """P(TPOT <= limit) in each state, 0 past the last likely one: :func:`good_states`."""
         return np.asarray(good_states(
-            limit_s, tokens, likely, self.columns, self.step_s, self.before_s, self.most_s,
+            limit_s, tokens, 1, likely, self.columns, self.step_s, self.before_s, self.most_s,
             self.bursts_per_s, self.behind, gaps.rows))
 
 

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.compiled import Array, compiled, entry
 
@@ -250,3 +251,160 @@ def step_seconds(p: PackedSteps, decodes: Array, context: Array, new_tokens: Arr
 def at(column: Array, place: int) -> float:
     """The value at a place of a column, or the only one."""
     return column[place] if len(column) > 1 else column[0]
+
+
+# -- what the steps of a replica allow (planner.setups) ---------------------------------------
+
+
+@compiled
+def rate_within(token_s: Array, taken_s: Array, answer_tokens: float, limit_s: float,
+                level: float) -> float:
+    """:func:`highest_rate`, which other machine code calls."""
+    highest, kept = 0.0, 0.0
+    for i in range(len(token_s)):
+        taken = taken_s[i] if len(taken_s) > 1 else taken_s[0]
+        answer_s = answer_tokens * token_s[i] / (i + 1.0)
+        highest = max(highest, 1.0 / (answer_s + taken))
+        if token_s[i] <= limit_s:
+            kept = max(kept, 1.0 / (level * answer_s + taken))
+    return min(highest, kept) if kept > 0.0 else highest
+
+
+@entry
+def highest_rate(token_s: Array, taken_s: Array, answer_tokens: float, limit_s: float,
+                 level: float) -> float:
+    """:attr:`planner.setups.continuous.Continuous.ceiling` [1/s].
+
+    Parameters
+    ----------
+    token_s, taken_s : ndarray, shape (N,) or (1,)
+        [s] of a token, and what a prompt takes from the decodes, over the running sequences.
+    limit_s, level : float
+        Target on the time of a token [s], infinite where there is none, and the share that keeps
+        it.
+    """
+    return rate_within(token_s, taken_s, answer_tokens, limit_s, level)
+
+
+class ChunkAsk(NamedTuple):
+    """What chunks of prompts are asked for, whatever their budget.
+
+    Attributes
+    ----------
+    ranks, tokens_per_decode : float
+        Data-parallel ranks; tokens that a decode verifies.
+    least_room, residual : float
+        :data:`planner.setups.chunked.MIN_CHUNK_TOKENS` [token] and
+        :data:`planner.setups.chunked.CHUNK_RESIDUAL`.
+    context, longest, coming, cached : float
+        [token] context of a running sequence; prompt that a prompt token belongs to; prompt tokens
+        that come in a step for each that decodes; what is cached before that prompt.
+    tokens, depth, weights, fixed_s : ndarray, shape (k,)
+        [token] of a prompt and the mean depth of its tokens; shares; [s] in which its prefill does
+        not run.
+    answer_tokens, limit_s, level : float
+        As for :func:`highest_rate`.
+    """
+
+    ranks: float
+    tokens_per_decode: float
+    least_room: float
+    residual: float
+    context: float
+    longest: float
+    coming: float
+    cached: float
+    tokens: Array
+    depth: Array
+    weights: Array
+    fixed_s: Array
+    answer_tokens: float
+    limit_s: float
+    level: float
+
+
+@compiled
+def chunk_step(p: PackedSteps, running: float, chunk: float, ask: ChunkAsk) -> float:
+    """A step of decodes with a chunk [token] beside them [s]."""
+    own = max(running / ask.ranks, 1.0) if ask.ranks > 1.0 else running
+    parts = max(chunk / ask.longest, 1.0)
+    cached = ask.cached + max(ask.longest - chunk, 0.0) / 2.0
+    compute, memory = prompt_work(p, chunk / parts, cached)
+    return mixed_seconds(p, own, ask.context, chunk, parts, 0.0, parts * compute, parts * memory)
+
+
+@compiled
+def depth_slope(p: PackedSteps, ask: ChunkAsk) -> float:
+    """:func:`planner.setups.base.depth_slope_s` [s/token^2]."""
+    deeper = ask.cached + ask.longest
+    found = np.empty(2)
+    for k in range(2):
+        compute, memory = prompt_work(p, ask.longest, k * deeper)
+        found[k] = mixed_seconds(p, 0.0, 0.0, ask.longest, 1.0, 0.0, compute, memory)
+    return (found[1] - found[0]) / (ask.longest * deeper)
+
+
+@entry
+def chunk_columns(p: PackedSteps, caps: NDArray[np.int64], step_s: Array, decode_s: Array,
+                  budgets: Array, ask: ChunkAsk
+                  ) -> tuple[Array, NDArray[np.int64], Array, Array]:
+    """Columns of chunked prefill for several budgets [token].
+
+    Parameters
+    ----------
+    caps, step_s, decode_s : ndarray
+        As of :class:`planner.setups.base.Table`.
+
+    Returns
+    -------
+    rows : ndarray, shape (budgets, 4, N)
+        Space [token], mixed step and step [s] and chunk [token], over the running sequences; mixed
+        steps are evaluated at the batch limits and linear between them.
+    sizes : ndarray, shape (budgets, 2)
+        Batch limits that leave room for a chunk, and the largest batch.
+    bounds : ndarray, shape (budgets, 2)
+        Rate [1/s] that none exceeds, and [s] that mean TTFT and TPOT together are never below.
+    further_s : ndarray, shape (k,)
+        What prompts take beyond tokens at their mean depth [s].
+    """
+    rows = np.empty((len(budgets), 4, len(step_s)))
+    sizes = np.empty((len(budgets), 2), dtype=np.int64)
+    bounds = np.empty((len(budgets), 2))
+    further_s = ask.depth - (ask.cached + ask.longest / 2.0)
+    if further_s.any():
+        further_s *= depth_slope(p, ask) * ask.tokens
+    prompt_tokens = (ask.weights * ask.tokens).sum()
+    for b in range(len(budgets)):
+        space, mixed_s, chunk, count = rows[b, 0], rows[b, 1], rows[b, 3], 0
+        rows[b, 2] = step_s
+        room = (budgets[b] - ask.least_room) / ask.tokens_per_decode
+        while count < len(caps) and caps[count] <= room:
+            count += 1
+        size = caps[count - 1] if count > 0 else 1
+        sizes[b, 0], sizes[b, 1] = count, size
+        for i in range(size):
+            space[i] = max(budgets[b] - (i + 1.0) * ask.tokens_per_decode, 1.0)
+            chunk[i] = min(space[i], ask.longest + ask.coming * (i + 1.0))
+        last = 0
+        mixed_s[0] = chunk_step(p, 1.0, chunk[0], ask)
+        for place in range(1, count):
+            here = caps[place] - 1
+            mixed_s[here] = chunk_step(p, here + 1.0, chunk[here], ask)
+            slope = (mixed_s[here] - mixed_s[last]) / (here - last)
+            for i in range(last + 1, here):
+                mixed_s[i] = mixed_s[last] + slope * (i - last)
+            last = here
+        taken, least = np.empty(size), np.inf
+        for i in range(size):
+            mixed_s[i] = max(mixed_s[i], step_s[i])
+            extra = (mixed_s[i] - step_s[i]) / chunk[i]
+            taken[i], least = extra * prompt_tokens, min(least, extra)
+        bounds[b, 0] = rate_within(decode_s[:size], taken, ask.answer_tokens, ask.limit_s,
+                                   ask.level)
+        ttft_s = 0.0
+        for k in range(len(ask.tokens)):
+            steps = max(math.ceil(ask.tokens[k] / space[0]) + ask.residual - 1.0, 0.0)
+            ttft_s += ask.weights[k] * (steps * step_s[0] + least * ask.tokens[k] + further_s[k]
+                                        + ask.fixed_s[k])
+        bounds[b, 1] = ttft_s + decode_s[0]
+    return rows, sizes, bounds, further_s

@@ -263,20 +263,11 @@ def depth_slope_s(table: Table) -> float:
 
     Taken from the prompt that a prompt token belongs to, with and without as many tokens before it.
     """
-    tokens, cached = depth_prompts(table)
-    seconds = table.times.seconds(new_tokens=tokens, prompts=1.0, cached=cached, logits=0.0)
-    return depth_slope_of(seconds, tokens, cached)
-
-
-def depth_prompts(table: Table) -> tuple[Array, Array]:
-    """Tokens of the two prompts of :func:`depth_slope_s`, and those before them [token]."""
     longest = max(prompt_of_token(table), 1.0)
-    return np.full(2, longest), np.array([0.0, cached_of_token(table) + longest])
-
-
-def depth_slope_of(seconds: Array, tokens: Array, cached: Array) -> float:
-    """:func:`depth_slope_s` from the times of its two prompts [s]."""
-    return float((seconds[1] - seconds[0]) / (tokens[1] * cached[1]))
+    deeper = cached_of_token(table) + longest
+    seconds = table.times.seconds(new_tokens=np.full(2, longest), prompts=1.0,
+                                  cached=np.array([0.0, deeper]), logits=0.0)
+    return float((seconds[1] - seconds[0]) / (longest * deeper))
 
 
 def gap_percentiles(stall_s: Array, weights: Array, share: float, base: dict[str, float]

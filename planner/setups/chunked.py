@@ -17,14 +17,9 @@ from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
 from planner.loops import Prompts, chunk_states, mixed_powers
-from planner.setups.base import (
-    Table,
-    cached_of_token,
-    depth_prompts,
-    depth_slope_of,
-    prompt_of_token,
-)
-from planner.setups.continuous import Array, Continuous
+from planner.setups.base import Table, cached_of_token, prompt_of_token
+from planner.setups.continuous import Array, Continuous, most_tokens
+from planner.stepping import ChunkAsk, chunk_columns
 
 CHUNK_RESIDUAL = 0.9
 """Share of a mean step that a new prompt waits for: the rest of the running one, and the longer
@@ -41,51 +36,40 @@ class Columns:
     ----------
     caps : ndarray of int
         Batch limits that leave room for a chunk.
-    space, chunk : ndarray, shape (size,)
-        [token] left for prompts, and of them what a prompt fills.
-    mixed_s : ndarray, shape (size,)
-        Step with a chunk [s]: evaluated at the batch limits, linear between them.
+    rows : ndarray, shape (4, size)
+        [token] left for prompts; step with a chunk [s], evaluated at the batch limits, linear
+        between them; that without [s]; [token] that a prompt fills.
+    ceiling : float
+        See :attr:`planner.setups.continuous.Continuous.ceiling` [1/s].
+    least_s : float
+        A prompt and a token on an idle replica, at the least that chunks add to a step [s].
     further_s : ndarray, shape (k,)
-        See :func:`_further_s`; the same for all budgets.
+        What a prompt of each length takes beyond that of its tokens at their mean depth [s]; the
+        same for all budgets. Attention reads what is before a token, so a token costs more the
+        deeper it stands in its prompt (:func:`planner.setups.base.depth_slope_s`).
     powers : ndarray, shape (4, 4)
-        E[p^i f^j] at [i, j] over the prompts: p their tokens, f what they take beyond that of
-        tokens at their mean depth [s]; the same for all budgets.
+        E[p^i f^j] at [i, j] over the prompts: p their tokens, f the above; the same for all
+        budgets.
     """
 
     caps: NDArray[np.int64]
-    space: Array
-    chunk: Array
-    mixed_s: Array
+    rows: Array
+    ceiling: float
+    least_s: float
     further_s: Array
     powers: Array
-
-    @property
-    def size(self) -> int:
-        """The largest batch."""
-        return len(self.space)
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Columns]:
         """Columns of several budgets [token] from one evaluation of the steps."""
-        longest = max(prompt_of_token(table), 1.0)
-        coming = _coming(table) * table.workload.new_prompt.mean
-        caps, at, spaces, chunks = [], [], [], []
-        for budget in token_budgets:
-            room = (budget - MIN_CHUNK_TOKENS) / table.tokens_per_decode
-            caps.append(table.caps[table.caps <= room])
-            at.append(caps[-1].astype(np.intp) - 1 if caps[-1].size else np.zeros(1, np.intp))
-            n = table.n[: at[-1][-1] + 1]
-            spaces.append(np.maximum(budget - n * table.tokens_per_decode, 1.0))
-            chunks.append(np.minimum(spaces[-1], longest + coming * n))
-        seconds, slope_s = _mixed_s(table, table.n[np.concatenate(at)], np.concatenate(
-            [chunk[places] for chunk, places in zip(chunks, at, strict=True)]))
-        steps = np.split(seconds, np.cumsum([places.size for places in at])[:-1])
-        mixed = [np.maximum(np.interp(table.n[: len(space)], table.n[places], step),
-                            table.step_s[: len(space)])
-                 for space, places, step in zip(spaces, at, steps, strict=True)]
-        further = _further_s(table, slope_s)
-        powers = mixed_powers(table.prompt_tokens, further, table.prompt_weights)
-        return [cls(*row, further, powers) for row in zip(caps, spaces, chunks, mixed, strict=True)]
+        rows, sizes, bounds, further_s = chunk_columns(
+            table.times.packed, table.caps, table.step_s, table.decode_s,
+            np.array(token_budgets, dtype=float), _asked(table))
+        powers = mixed_powers(table.prompt_tokens, further_s, table.prompt_weights)
+        return [cls(table.caps[:count], np.ascontiguousarray(own[:, :size]), ceiling, least_s,
+                    further_s, powers)
+                for own, (count, size), (ceiling, least_s) in zip(
+                    rows, sizes.tolist(), bounds.tolist(), strict=True)]
 
 
 class Chunked(Continuous):
@@ -102,14 +86,12 @@ class Chunked(Continuous):
 
     def __init__(self, table: Table, token_budget: int, columns: Columns | None = None) -> None:
         super().__init__(table)
-        own = columns or Columns.of_budgets(table, [token_budget])[0]
-        self.token_budget, self.caps, self.size = token_budget, own.caps, own.size
-        self.space, self.chunk, self.mixed = own.space, own.chunk, own.mixed_s
-        self.decode = table.step_s[: self.size]
+        self.columns = columns or Columns.of_budgets(table, [token_budget])[0]
+        self.token_budget, self.caps = token_budget, self.columns.caps
+        self.space, self.mixed, self.decode, self.chunk = self.columns.rows
+        self.size = len(self.space)
         self.accepted = float(table.step_s[0] / table.decode_s[0])
         """Tokens that a sequence gets from a step (1 without speculation)."""
-        self.extra_per_token = (self.mixed - self.decode) / self.chunk
-        self.further_s, self.powers = own.further_s, own.powers
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Chunked]:
@@ -118,10 +100,20 @@ class Chunked(Continuous):
         return [cls(table, budget, own) for budget, own in zip(token_budgets, columns, strict=True)]
 
     @cached_property
+    def extra_per_token(self) -> Array:
+        """What a prompt token adds to a step [s], shape (size,)."""
+        return np.asarray((self.mixed - self.decode) / self.chunk)
+
+    @property
+    def ceiling(self) -> float:
+        """See :attr:`Columns.ceiling`."""
+        return self.columns.ceiling
+
+    @cached_property
     def states(self) -> Array:
         """A prompt's chunks lengthen the steps by their extra time, over all of the prompt."""
         found: Array = chunk_states(self.decode, self.mixed, self.space, self.chunk, self.accepted,
-                                    float(self.table.deployment.layout.data), self.powers)
+                                    float(self.table.deployment.layout.data), self.columns.powers)
         return found
 
     def behind(self, cv2: float) -> float:
@@ -136,10 +128,9 @@ class Chunked(Continuous):
         """
         table = self.table
         return Prompts(
-            True, float(table.deployment.layout.data),
-            np.stack((self.space, self.mixed, self.decode, self.chunk)), table.prompt_tokens,
-            self.further_s, table.first_token_s - table.prefill_s, self.powers, CHUNK_RESIDUAL,
-            1.0, 1.0, 0.0)
+            True, float(table.deployment.layout.data), self.columns.rows, table.prompt_tokens,
+            self.columns.further_s, table.first_token_s - table.prefill_s, self.columns.powers,
+            CHUNK_RESIDUAL, 1.0, 1.0, 0.0)
 
     def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
         """Share of the steps that carry a chunk, and what it adds to them."""
@@ -160,13 +151,8 @@ class Chunked(Continuous):
         return self.extra_per_token * self.workload.new_prompt.mean
 
     def least_s(self) -> float:
-        """A prompt and a token on an idle replica, at the least that chunks add to a step."""
-        table, decode, space = self.table, float(self.decode[0]), float(self.space[0])
-        tokens = table.prompt_tokens
-        ttft = (np.maximum(np.ceil(tokens / space) + CHUNK_RESIDUAL - 1.0, 0.0) * decode
-                + float(self.extra_per_token.min()) * tokens + self.further_s
-                + (table.first_token_s - table.prefill_s))
-        return float(ttft @ table.prompt_weights) + float(table.decode_s[0])
+        """See :attr:`Columns.least_s`."""
+        return self.columns.least_s
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """f = n a p / (o (C - n)) of the steps carry a chunk; lambda = n a / (o mean step).
@@ -181,34 +167,16 @@ class Chunked(Continuous):
         return wanted / step, step / self.accepted, float(self.mixed[n - 1]), load
 
 
-def _further_s(table: Table, slope_s: float) -> Array:
-    """What a prompt of each length takes beyond that of its tokens at their mean depth [s].
-
-    Attention reads what is before a token, so a token costs more the deeper it stands in its
-    prompt (:func:`planner.setups.base.depth_slope_s`). Sums to 0 over the tokens.
-    """
-    tokens, longest = table.prompt_tokens, max(prompt_of_token(table), 1.0)
-    depth = table.workload.prompt.tokens - tokens / 2.0
-    deeper = depth - (cached_of_token(table) + longest / 2.0)
-    if not deeper.any():
-        return np.zeros(len(tokens))
-    return slope_s * tokens * deeper
-
-
-def _coming(table: Table) -> float:
-    """Prompts that come in a step for each sequence that decodes, where as many come as go."""
-    return float(table.step_s[0] / table.decode_s[0]) / table.workload.output.mean
-
-
-def _mixed_s(table: Table, decodes: Array, chunk: Array) -> tuple[Array, float]:
-    """Step of ``decodes`` sequences with a chunk [token] beside them [s], and
-    :func:`planner.setups.base.depth_slope_s`; in one evaluation."""
-    longest, size = prompt_of_token(table), len(chunk)
-    prompts, before = depth_prompts(table)
-    cached = cached_of_token(table) + np.maximum(longest - chunk, 0.0) / 2.0
-    seconds = table.times.seconds(
-        np.concatenate((decodes, np.zeros(2))), table.workload.running_context,
-        np.concatenate((chunk, prompts)),
-        np.concatenate((np.maximum(chunk / longest, 1.0), np.ones(2))),
-        np.concatenate((cached, before)), 0.0)
-    return seconds[:size], depth_slope_of(seconds[size:], prompts, before)
+def _asked(table: Table) -> ChunkAsk:
+    """What chunks of the prompts of a table are asked for."""
+    workload, longest = table.workload, max(prompt_of_token(table), 1.0)
+    accepted = float(table.step_s[0] / table.decode_s[0])
+    # Prompts that come in a step for each sequence that decodes, where as many come as go.
+    coming = accepted / workload.output.mean * workload.new_prompt.mean
+    limit_s, level = most_tokens(workload.slo("tpot"))
+    return ChunkAsk(
+        float(table.deployment.layout.data), table.tokens_per_decode, float(MIN_CHUNK_TOKENS),
+        CHUNK_RESIDUAL, workload.running_context, longest, coming, cached_of_token(table),
+        table.prompt_tokens, workload.prompt.tokens - table.prompt_tokens / 2.0,
+        table.prompt_weights, table.first_token_s - table.prefill_s, workload.output.mean, limit_s,
+        level)

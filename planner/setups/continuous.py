@@ -23,7 +23,6 @@ from planner.loops import (
     batch_limit,
     caps_held,
     ends_in_time,
-    highest_rate,
     prefills,
     prompt_columns,
 )
@@ -45,6 +44,7 @@ from planner.setups.base import (
     gap_percentiles,
 )
 from planner.stalls import Stalls
+from planner.stepping import highest_rate
 from planner.workload import REFERENCE_TOKENS, Gaps, Slo, constant
 
 Array = NDArray[np.float64]
@@ -73,9 +73,11 @@ class Continuous(ABC):
         self.workload = table.workload
         self.caps: NDArray[np.int64] = table.caps
         self.size = len(table.n)
-        self.targets = {m: self.workload.slo(m) for m in ("ttft", "tpot", "itl", "e2e")}
-        self.slow = [s for m in ("itl", "e2e") if (s := self.targets[m])]
+
+    @cached_property
+    def slow(self) -> list[Slo]:
         """Targets that are asked of one cap at a time."""
+        return [s for m in ("itl", "e2e") if (s := self.workload.slo(m))]
 
     # -- what differs -------------------------------------------------------------------------
 
@@ -141,8 +143,9 @@ class Continuous(ABC):
         tokens that its percentile asks for. A higher rate keeps more running than any such n, on
         average, so that most tokens are late.
         """
+        workload = self.workload
         return float(highest_rate(self.table.decode_s[: self.size], self.taken_s,
-                                  self.workload.output.mean, *most_tokens(self.targets["tpot"])))
+                                  workload.output.mean, *most_tokens(workload.slo("tpot"))))
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
         """The running sequences at an arrival rate; None when prefills alone fill the replica."""
@@ -165,8 +168,8 @@ class Continuous(ABC):
         """What :func:`planner.loops.batch_limit` asks that no rate changes."""
         workload = self.workload
         return (workload.output.overlap, workload.new_prompt.mean, self.table.prompt_weights,
-                self.states, self.prompts, *self._sizing, *limit_of(self.targets["tpot"]),
-                *limit_of(self.targets["ttft"]))
+                self.states, self.prompts, *self._sizing, *limit_of(self.workload.slo("tpot")),
+                *limit_of(self.workload.slo("ttft")))
 
     @cached_property
     def _sizing(self) -> tuple[Array, Array]:
@@ -216,7 +219,7 @@ class Continuous(ABC):
 
         False where their tokens alone, after the shortest prefill, take longer.
         """
-        target = self.targets["e2e"]
+        target = self.workload.slo("e2e")
         if not target or not index.size:
             return np.ones(len(index), dtype=bool)
         q = target.percentile / 100.0
@@ -266,7 +269,7 @@ class Continuous(ABC):
     def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether answers shorter than the reference miss the target on TPOT under a batch limit,
         which :meth:`check` asks of the reference answers in their place."""
-        target, output = self.targets["tpot"], self.workload.output
+        target, output = self.workload.slo("tpot"), self.workload.output
         if target is None or output.mean >= REFERENCE_TOKENS:
             return False
         chain = self.chain(rate_per_s, cv2)
@@ -332,7 +335,7 @@ def limit_of(target: Slo | None) -> tuple[float, float]:
 
 def most_tokens(target: Slo | None) -> tuple[float, float]:
     """Limit [s] and level of a target that most of the tokens must keep, as for
-    :func:`planner.loops.highest_rate`."""
+    :func:`planner.stepping.highest_rate`."""
     if target is None or target.percentile < 50.0:
         return math.inf, 1.0
     return target.limit_s * (1.0 + CLOSE), _level(target)

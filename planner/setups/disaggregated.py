@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
-from planner.loops import TINY, decode_limit, highest_rate, starts_in_time
+from planner.loops import TINY, decode_limit, starts_in_time
 from planner.queueing import (
     PERCENTILES,
     Chain,
@@ -29,6 +29,7 @@ from planner.queueing import (
 )
 from planner.setups.base import Latencies, Table, Verdict, between_tokens, e2e_figures, figures
 from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens
+from planner.stepping import highest_rate
 
 MAX_LINK_LOAD = 0.8
 """Most of its network cards' time that a replica may spend on caches."""

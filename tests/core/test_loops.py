@@ -130,7 +130,7 @@ def largest_cap(source, rate, cv2):
     caps = source.caps[source.caps <= len(chain.n)]
     index = caps - 1
     held = chain.ratio[index] < 1.0
-    tpot, ttft = source.targets["tpot"], source.targets["ttft"]
+    tpot, ttft = source.workload.slo("tpot"), source.workload.slo("ttft")
     output, workload = source.workload.output, source.workload
     if tpot:
         answers = [(output.mean, workload.reference_gaps)]
@@ -170,7 +170,7 @@ def test_a_check_is_what_the_formulas_say_one_by_one(document, cv2):
 def ends(source, chain, rate, cv2, cap):
     """Whether whole requests are in time under a batch limit: at the quickest token time that its
     share of the tokens keeps, from the formulas one by one. None where it is too close to say."""
-    target, workload = source.targets["e2e"], source.workload
+    target, workload = source.workload.slo("e2e"), source.workload
     q, index = target.percentile / 100.0, np.array([cap - 1])
     tokens = workload.output.quantile(q) - 1.0
     times, shares = chain.tpot_law(cap, constant(tokens + 1.0).gaps)
@@ -201,7 +201,7 @@ def test_whole_requests_end_as_the_formulas_say_one_by_one(name):
             caps = [cap for cap in caps if chain.ratio[cap - 1] < 1.0]
             for cap in caps[::9]:
                 expected = ends(source, chain, rate, 1.0, int(cap))
-                late = source._late(source.targets["e2e"], chain, rate, 1.0, int(cap))
+                late = source._late(source.workload.slo("e2e"), chain, rate, 1.0, int(cap))
                 assert expected in (None, not late), (source.setup, share, cap)
                 seen.add(late)
     assert seen == {True, False}

@@ -465,7 +465,7 @@ class Tables:
 
     def _further(self) -> None:
         """What a prompt takes beyond that of its tokens at their mean depth
-        (``chunked._further_s``), and its moments."""
+        (``chunked.Columns``), and its moments."""
         b, m, share, new = self.board, self.moments, self.prompt.share.all, self.new
         longest = most(m["longest"], 1.0)
         before = m["cached"] + longest
