@@ -8,6 +8,7 @@ from functools import cached_property
 
 from planner.hardware import Gpu
 from planner.layouts import layouts
+from planner.memory import MemoryBudget
 from planner.misses import memory_detail
 from planner.requests import Layout, PlanRequest
 from planner.roofline import Deployment
@@ -22,6 +23,8 @@ class Candidate:
     deployment: Deployment
     request: PlanRequest
     resources: Resources
+    fit: tuple[MemoryBudget, int]
+    """See :func:`planner.setups.base.memory_fit`."""
 
     @property
     def fewest_gpus(self) -> int:
@@ -37,7 +40,7 @@ class Candidate:
                request.limits.memory_utilization, request.speculative)
         if key not in known:
             known[key] = build_table(d, request.workload, request.limits, request.speculative,
-                                     self.resources.draft)
+                                     self.resources.draft, self.fit)
         return replace(known[key], workload=request.workload)
 
 
@@ -52,11 +55,11 @@ def candidates(request: PlanRequest, resources: Resources, gpu: Gpu, pair: tuple
     for layout in tried:
         deployment = Deployment(resources.llm, gpu, weights, kv, layout, profile,
                                 request.power_cap_w, request.fidelity)
-        memory, most = memory_fit(deployment, request.workload, request.limits, resources.draft)
-        if most >= 1:
-            fitting.append(Candidate(deployment, request, resources))
+        fit = memory_fit(deployment, request.workload, request.limits, resources.draft)
+        if fit[1] >= 1:
+            fitting.append(Candidate(deployment, request, resources, fit))
             continue
-        detail = memory_detail(deployment, memory, request.workload)
+        detail = memory_detail(deployment, fit[0], request.workload)
         missed += _of_every_setup(request, Miss("", gpu.slug, layout, weights, "memory", detail))
     if not tried:
         missed += _of_every_setup(request, Miss("", gpu.slug, Layout(), weights, "max_gpus",

@@ -8,7 +8,7 @@ the function that Python calls has changed, and not when another has.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -758,6 +758,20 @@ def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, sec
     return both >= level and (only >= level or busy_too <= NOTICEABLE)
 
 
+@compiled
+def open_states(rate_per_s: float, arrival_cv2: float, stops: float, overlap: float,
+                prompt_tokens: float, states: Array, p: Prompts) -> tuple[Array, Array, float]:
+    """:func:`prompt_columns`, the peakedness of what comes to decode in these states, and that of
+    a full replica."""
+    columns = prompt_columns(rate_per_s, rate_per_s * prompt_tokens,
+                             max(arrival_cv2 - 1.0, 0.0) / 2.0, states)
+    size, own = columns.shape[1], max(1.0 + (arrival_cv2 - 1.0) / p.ranks, 1.0)
+    mean_s, square_s2 = states[6, :size], states[7, :size]
+    swing = rate_per_s * stops * rate_per_s * stops * (square_s2 - mean_s * mean_s)
+    peak = influx_peaks(own, swing, columns[1], overlap, p.ranks)
+    return columns, peak, 1.0 + (own - 1.0) / 2.0
+
+
 @entry
 def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, stops: float,
               behind: float, overlap: float, prompt_tokens: float, weights: Array, states: Array,
@@ -779,7 +793,8 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
         Targets [s], infinite where there are none.
     """
     tokens_per_s, ahead = rate_per_s * prompt_tokens, max(arrival_cv2 - 1.0, 0.0) / 2.0
-    columns = prompt_columns(rate_per_s, tokens_per_s, ahead, states)
+    columns, peak, full_peak = open_states(rate_per_s, arrival_cv2, stops, overlap, prompt_tokens,
+                                           states, p)
     size, count = columns.shape[1], 0
     while count < len(caps) and caps[count] <= size:
         count += 1
@@ -787,11 +802,7 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
     if count == 0:
         return held
     token, load, before, most = states[0, :size], columns[1], columns[3], states[8, :size]
-    own = max(1.0 + (arrival_cv2 - 1.0) / p.ranks, 1.0)
     mean_s, square_s2 = states[6, :size], states[7, :size]
-    swing = rate_per_s * stops * rate_per_s * stops * (square_s2 - mean_s * mean_s)
-    peak = influx_peaks(own, swing, load, overlap, p.ranks)
-    full_peak = 1.0 + (own - 1.0) / 2.0
     rows, empty = chain_columns(rate_per_s * answers[0], columns[0], peak, full_peak, load)
     least = 0
     for place in range(count - 1, -1, -1):
@@ -927,6 +938,59 @@ def batch_limit(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, 
     if held.shape[1] == 0:
         return -1, 0
     return -1, first_failure(held, (True, tpot_s < np.inf, ttft_s < np.inf and tried))
+
+
+@entry
+def held_rate(low: float, high: float, most: float, close: float, caps: NDArray[np.int64],
+              arrival_cv2: float, asked: Any) -> float:
+    """The highest rate [1/s] at which some batch limit holds, within ``close`` of it:
+    :func:`planner.setups.base.highest_held`, where ``asked`` are the other arguments of
+    :func:`batch_limit`."""
+    place = 0
+    while place >= 0 and high < most:
+        place, _ = batch_limit(caps, high, arrival_cv2, *asked)
+        if place >= 0:
+            low, high = high, high * 2.0
+    while high - low > close * low:
+        middle, place = (low + high) / 2.0, -1
+        if middle < most:
+            place, _ = batch_limit(caps, middle, arrival_cv2, *asked)
+        low, high = (middle, high) if place >= 0 else (low, middle)
+    return low
+
+
+@entry
+def mean_times(cap: int, rate_per_s: float, arrival_cv2: float, stops: float, behind: float,
+               overlap: float, prompt_tokens: float, weights: Array, states: Array, p: Prompts,
+               answer_tokens: float, inverse: float) -> tuple[float, float]:
+    """Mean TTFT, without a wait for a place, and mean TPOT [s] under a batch limit: what
+    :meth:`planner.setups.continuous.Continuous.means` asks of the loops above; infinite where
+    prompts fill the replica.
+
+    Parameters
+    ----------
+    answer_tokens, inverse : float
+        Mean tokens of the answers, and mean of 1 over their gaps.
+    """
+    columns, peak, full_peak = open_states(rate_per_s, arrival_cv2, stops, overlap, prompt_tokens,
+                                           states, p)
+    size = min(cap, columns.shape[1])
+    if size == 0:
+        return np.inf, np.inf
+    rows, empty = chain_columns(rate_per_s * answer_tokens, columns[0], peak, full_peak, columns[1])
+    added = added_columns(states[0, :size], rate_per_s * stops, columns[1], states[6, :size],
+                          states[7, :size], columns[2], columns[3], max(arrival_cv2, 1.0), behind)
+    written, time_s = np.empty(size), np.empty(size)
+    for i in range(size):
+        written[i] = rows[2, i] * (i + 1.0) / columns[0, i]
+        time_s[i] = states[0, i] + min(added[0, i] * inverse + added[1, i], states[8, i])
+    ratio, latency = rows[0, size - 1], np.empty(len(p.tokens))
+    running, _ = running_at_cap(rows[2, :size], empty, ratio)
+    _, ttft_s, _ = prefill_of(rate_per_s, arrival_cv2, running, states[1, 0],
+                              rate_per_s * prompt_tokens, p, latency)
+    for k in range(len(latency)):
+        ttft_s += weights[k] * latency[k]
+    return ttft_s, share_at_cap(written, ratio, time_s)
 
 
 # -- decode pools (planner.setups.disaggregated) ----------------------------------------------

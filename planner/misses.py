@@ -40,16 +40,19 @@ def miss_of(setup: str, table: Table, refusal: Refusal, source: Serving | None) 
 
 def zero_load_miss(setup: str, table: Table) -> Miss | None:
     """The target that a layout misses with no other request, by its columns alone."""
+    token_s = float(table.decode_s[0])
     for target in table.workload.targets:
         if target.metric == "itl":
             continue
         level = target.percentile / 100.0
-        token_s = float(table.decode_s[0])
-        left = {"ttft": target.limit_s, "tpot": math.inf if token_s <= target.limit_s else -1.0,
-                "e2e": target.limit_s - token_s * max(
-                    table.workload.output.quantile(level) - 1.0, 0.0)}[target.metric]
-        within = float(table.prompt_weights[table.first_token_s <= left].sum())
-        if within < level - 1e-9:
+        if target.metric == "tpot":
+            held = token_s <= target.limit_s
+        else:
+            tokens = 0.0 if target.metric == "ttft" else max(
+                table.workload.output.quantile(level) - 1.0, 0.0)
+            early = table.first_token_s <= target.limit_s - token_s * tokens
+            held = bool(early.all()) or float(table.prompt_weights @ early) >= level - 1e-9
+        if not held:
             return miss_of(setup, table, Refusal(target.metric, True), None)
     return None
 

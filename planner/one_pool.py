@@ -56,7 +56,7 @@ class OnePool:
         assert isinstance(source, Serving)
         seen = source.latencies(*share(request, self.pool.replicas), self.pool.batch_size)
         assert seen is not None
-        capacity = capacity_rps(source.check, request, self.pool.replicas, source.ceiling)
+        capacity = capacity_rps(source.highest, request, self.pool.replicas, source.ceiling)
         d = self.pool.deployment
         return Sized(self.setup, d.weights, d.kv, (replace(self.pool, capacity_rps=capacity),),
                      seen)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
-from planner.catalog.book import Catalog, PriceChoice
+from planner.catalog.book import Catalog, PriceChoice, middle_price
 from planner.errors import InvalidValue
 from planner.fleet import FleetSize
 from planner.hardware import Gpu
@@ -23,6 +24,8 @@ class Pricer:
 
     catalog: Catalog
     pricing: Pricing
+    known: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Rows and choices that were looked up."""
 
     def check(self) -> None:
         """Refuse a provider or region that has no price at all.
@@ -31,16 +34,25 @@ class Pricer:
         ------
         InvalidValue
         """
-        for name, field in (("provider", "provider"), ("region", "region")):
+        for name in ("provider", "region"):
             wish = getattr(self.pricing, name)
-            known = sorted({getattr(p, field) for p in self.catalog.prices if getattr(p, field)})
-            if wish is not None and known and wish.lower() not in {k.lower() for k in known}:
+            if wish is None:
+                continue
+            known = sorted({getattr(p, name) for p in self.catalog.prices if getattr(p, name)})
+            if known and wish.lower() not in {k.lower() for k in known}:
                 raise InvalidValue(f"no price is known of {name} {wish!r}; known are "
                                    f"{', '.join(known)}", f"/pricing/{name}")
 
     def choice(self, slug: str, least_gpus: int = 1) -> PriceChoice | None:
         """The price of a GPU on instances of at least ``least_gpus``."""
-        return self.catalog.price_choice(slug, self.pricing, least_gpus)
+        if slug in self.pricing.usd_per_gpu_hour:
+            return self.catalog.price_choice(slug, self.pricing)
+        if slug not in self.known:
+            self.known[slug] = self.catalog.price_rows(slug, self.pricing)
+        if (slug, least_gpus) not in self.known:
+            self.known[slug, least_gpus] = middle_price(self.known[slug], least_gpus)
+        choice: PriceChoice | None = self.known[slug, least_gpus]
+        return choice
 
     def of_fleet(self, fleet: FleetSize) -> dict[str, PriceChoice]:
         """Prices of a fleet's GPUs; a kind without one is missing."""

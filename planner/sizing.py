@@ -217,24 +217,21 @@ def share(request: PlanRequest, replicas: int) -> tuple[float, float]:
             split_arrival_cv2(request.workload.arrival_cv, replicas))
 
 
-def capacity_rps(check: Check, request: PlanRequest, replicas: int, ceiling_rps: float) -> float:
-    """Highest rate [1/s] of one of ``replicas`` that holds, to 0.5 %.
+def capacity_rps(highest: Callable[[float, float, float, float], float], request: PlanRequest,
+                 replicas: int, ceiling_rps: float) -> float:
+    """Highest rate [1/s] of one of ``replicas`` that holds.
 
-    Starts from the rate that sizing has shown to hold; doubles, then bisects. What is above the
-    ceiling need not be asked.
+    Starts from the rate that sizing has shown to hold.
+
+    Parameters
+    ----------
+    highest : callable
+        ``highest(low, high, most, arrival_cv2)``, see :func:`planner.setups.base.highest_held`.
     """
     cv2 = split_arrival_cv2(request.workload.arrival_cv, replicas)
-    most = ceiling_rps * (1.0 + 1e-9)
     low = peak_rps(request) / replicas
     step = 1.0 / max(replicas - 1, 1)
-    high = low * (1.0 + step)
-    while high < most and check(high, cv2).ok:
-        low, high = high, high * 2.0
-    while high - low > 0.005 * low:
-        middle = (low + high) / 2.0
-        holds = middle < most and check(middle, cv2).ok
-        low, high = (middle, high) if holds else (low, middle)
-    return low
+    return highest(low, low * (1.0 + step), ceiling_rps * (1.0 + 1e-9), cv2)
 
 
 def first_failure(check: Check, request: PlanRequest, pool: Pool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 
@@ -17,7 +17,7 @@ from planner.candidates import Candidate
 from planner.misses import miss_of
 from planner.queueing import Wait
 from planner.requests import PlanRequest
-from planner.setups.base import Table, Verdict
+from planner.setups.base import Table, Verdict, highest_held
 from planner.setups.continuous import Array
 from planner.setups.disaggregated import (
     ADMISSION_SHARE,
@@ -83,9 +83,10 @@ class TwoPools:
         d = decode.deployment
         return Sized("disaggregated", d.weights, d.kv, (
             replace(prefill, capacity_rps=capacity_rps(
-                check, asked, prefill.replicas, pair.prefill.ceiling)),
+                partial(highest_held, check), asked, prefill.replicas, pair.prefill.ceiling)),
             replace(decode, capacity_rps=capacity_rps(
-                pair.decode.check, asked, decode.replicas, pair.decode.ceiling))),
+                partial(highest_held, pair.decode.check), asked, decode.replicas,
+                pair.decode.ceiling))),
             seen)
 
 

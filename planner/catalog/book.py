@@ -141,19 +141,34 @@ class Catalog:
             usd = Decimal(str(pricing.usd_per_gpu_hour[gpu]))
             row = Price("override", gpu, "request", "", pricing.commitment, usd, "", "request")
             return PriceChoice(row, usd, usd, 1)
+        return middle_price(self.price_rows(gpu, pricing), least_gpus)
+
+    def price_rows(self, gpu: str, pricing: Pricing) -> list[Price]:
+        """The rows of a GPU under a wish, cheapest first."""
         rows = [p for p in self.prices if p.gpu == gpu and p.commitment == pricing.commitment
                 and (pricing.provider is None or p.provider.lower() == pricing.provider.lower())
                 and (pricing.region is None or p.region.lower() == pricing.region.lower())]
-        roomy = [p for p in rows if p.holds(least_gpus)]
-        cheapest: dict[str, Price] = {}
-        for row in sorted(roomy or rows, key=_price_order):
-            cheapest.setdefault(row.provider, row)
-        ranked = sorted(cheapest.values(), key=_price_order)
-        if not ranked:
-            return None
-        middle = ranked[(len(ranked) - 1) // 2]
-        return PriceChoice(middle, ranked[0].usd_per_gpu_hour, ranked[-1].usd_per_gpu_hour,
-                           len(ranked))
+        return sorted(rows, key=_price_order)
+
+
+def middle_price(rows: list[Price], least_gpus: int) -> PriceChoice | None:
+    """The lower median of the providers, each with its cheapest row whose instance holds
+    ``least_gpus`` (with its cheapest, where nobody's does); None without rows.
+
+    Parameters
+    ----------
+    rows : list of Price
+        Cheapest first.
+    """
+    cheapest: dict[str, Price] = {}
+    for row in [p for p in rows if p.holds(least_gpus)] or rows:
+        cheapest.setdefault(row.provider, row)
+    ranked = list(cheapest.values())
+    if not ranked:
+        return None
+    middle = ranked[(len(ranked) - 1) // 2]
+    return PriceChoice(middle, ranked[0].usd_per_gpu_hour, ranked[-1].usd_per_gpu_hour,
+                       len(ranked))
 
 
 def _match(profile: EngineProfile, gpu: Gpu, precision: str) -> int | None:

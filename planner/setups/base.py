@@ -8,6 +8,7 @@ what would users see (:class:`Latencies`), and what are the rows (operating poin
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -154,12 +155,13 @@ def cap_sequence(limit: int) -> tuple[int, ...]:
 
 def build_table(deployment: Deployment, workload: Workload, limits: Limits,
                 speculative: Speculative | None = None, draft: Llm | None = None,
-                max_batched_tokens: int | None = None) -> Table:
-    """Evaluate a deployment's decode and prefill columns once."""
+                fit: tuple[MemoryBudget, int] | None = None) -> Table:
+    """Evaluate a deployment's decode and prefill columns once; ``fit`` is that of
+    :func:`memory_fit`, where it is known."""
     profile = deployment.profile
     top = limits.max_sequences or profile.default_max_sequences
-    memory, fit = memory_fit(deployment, workload, limits, draft, max_batched_tokens)
-    cap = max(min(top * deployment.layout.data, fit), 0)
+    memory, most = fit or memory_fit(deployment, workload, limits, draft)
+    cap = max(min(top * deployment.layout.data, most), 0)
     model = StepModel.of(deployment)
     n = np.arange(1.0, max(cap, 1) + 1.0)
     per_decode = speculative.draft_tokens + 1.0 if speculative else 1.0
@@ -174,16 +176,14 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     cache = sequence_cache_bytes(deployment.llm, workload.prompt.tokens, deployment.kv)
     return Table(deployment, workload, model, times, memory, n, decode, step, prefill, lag, first,
                  cache, share,
-                 np.array(cap_sequence(cap), dtype=np.int64), per_decode, fit)
+                 np.array(cap_sequence(cap), dtype=np.int64), per_decode, most)
 
 
 def memory_fit(deployment: Deployment, workload: Workload, limits: Limits,
-               draft: Llm | None = None, max_batched_tokens: int | None = None
-               ) -> tuple[MemoryBudget, int]:
+               draft: Llm | None = None) -> tuple[MemoryBudget, int]:
     """A GPU's memory, and how many sequences of the workload the replica holds."""
     memory = memory_budget(deployment, utilization=limits.memory_utilization,
-                           max_sequences=limits.max_sequences,
-                           max_batched_tokens=max_batched_tokens, draft=draft)
+                           max_sequences=limits.max_sequences, draft=draft)
     return memory, max_running_sequences(deployment, memory.kv_pool_bytes,
                                          *held_context(deployment, workload))
 
@@ -224,6 +224,32 @@ def accepted_tokens(speculative: Speculative) -> float:
     """Tokens that one verification step yields: (1 - a^(g+1)) / (1 - a)."""
     a, g = speculative.acceptance, speculative.draft_tokens
     return g + 1.0 if a >= 1.0 else (1.0 - a ** (g + 1)) / (1.0 - a)
+
+
+CAPACITY_CLOSE = 0.005
+"""Share of a capacity within which it is found."""
+
+
+def highest_held(check: Callable[[float, float], Verdict], low: float, high: float, most: float,
+                 cv2: float) -> float:
+    """Highest rate [1/s] that holds, to :data:`CAPACITY_CLOSE`: doubles, then bisects.
+
+    Parameters
+    ----------
+    check : callable
+        ``check(rate_per_s, arrival_cv2) -> Verdict``.
+    low, high : float
+        [1/s] a rate that holds, and the first to ask.
+    most : float
+        [1/s] from which on none does: these are not asked.
+    """
+    while high < most and check(high, cv2).ok:
+        low, high = high, high * 2.0
+    while high - low > CAPACITY_CLOSE * low:
+        middle = (low + high) / 2.0
+        holds = middle < most and check(middle, cv2).ok
+        low, high = (middle, high) if holds else (low, middle)
+    return low
 
 
 def figures(mean: float, levels: tuple[float, ...], values: list[float]) -> dict[str, float]:

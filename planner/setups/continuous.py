@@ -23,6 +23,8 @@ from planner.loops import (
     batch_limit,
     caps_held,
     ends_in_time,
+    held_rate,
+    mean_times,
     prefills,
     prompt_columns,
 )
@@ -35,6 +37,7 @@ from planner.queueing import (
     sum_percentiles,
 )
 from planner.setups.base import (
+    CAPACITY_CLOSE,
     Latencies,
     Table,
     Verdict,
@@ -42,6 +45,7 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     gap_percentiles,
+    highest_held,
 )
 from planner.stalls import Stalls
 from planner.stepping import highest_rate
@@ -198,6 +202,13 @@ class Continuous(ABC):
             return Verdict(True, int(self.caps[place]))
         return self._slowly(rate_per_s, cv2, np.flatnonzero(caps_held(*asked, True).all(axis=0)))
 
+    def highest(self, low: float, high: float, most: float, cv2: float) -> float:
+        """See :func:`planner.setups.base.highest_held`."""
+        if self.slow or not self.caps.size:
+            return highest_held(self.check, low, high, most, cv2)
+        return float(held_rate(low, high, most, CAPACITY_CLOSE, self.caps, cv2,
+                               (self.stops, self.behind(cv2), *self._asked)))
+
     def _slowly(self, rate_per_s: float, cv2: float, places: NDArray[np.intp]) -> Verdict:
         """The largest cap of those at ``places`` that meets the slow targets as well."""
         if not self.slow:
@@ -258,13 +269,12 @@ class Continuous(ABC):
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""
-        chain = self.chain(rate_per_s, cv2)
-        if chain is None:
-            return math.inf, math.inf
-        running = chain.mean_running(cap)
-        wait, latency = self.prefill(rate_per_s, cv2, np.array([running]))
-        ttft = float(wait.mean_s[0]) + float(latency[0] @ self.table.prompt_weights)
-        return ttft, chain.mean_tpot(cap)
+        output = self.workload.output
+        overlap, prompt_tokens, weights, states, prompts = self._asked[:5]
+        ttft_s, tpot_s = mean_times(
+            cap, rate_per_s, cv2, self.stops, self.behind(cv2), overlap, prompt_tokens, weights,
+            states, prompts, output.mean, float(output.gaps.inverse))
+        return float(ttft_s), float(tpot_s)
 
     def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether answers shorter than the reference miss the target on TPOT under a batch limit,

@@ -30,6 +30,7 @@ from planner.setups.base import (
     depth_slope_s,
     e2e_figures,
     figures,
+    highest_held,
 )
 from planner.setups.continuous import Array
 from planner.workload import Slo
@@ -82,6 +83,10 @@ class Static:
         if each <= 0:
             return 10**6
         return math.floor(max(pool, 0.0) / each) * self.table.deployment.layout.data
+
+    def highest(self, low: float, high: float, most: float, cv2: float) -> float:
+        """See :func:`planner.setups.base.highest_held`."""
+        return highest_held(self.check, low, high, most, cv2)
 
     @cached_property
     def ceiling(self) -> float:
