@@ -546,6 +546,36 @@ def percentile(goal: float, below: float, first: float, start_s: Array, times: A
 
 
 @entry
+def answer_percentiles(shares: Array, tokens: Array, step_s: Array, columns: Array,
+                       before_s: Array, most_s: Array, bursts_per_s: float, behind: float,
+                       gaps: Array, close: float, most_steps: int) -> Array:
+    """Percentiles [s] of the TPOT of answers: over the states from the first to the last likely
+    one, and within them.
+
+    Parameters
+    ----------
+    tokens : ndarray, shape (cap,)
+        Share of the tokens that each state generates.
+    gaps : ndarray, shape (3, laws)
+        As for :func:`token_times`; of one law, or of one for each share.
+    """
+    likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
+    first, end = likely[0], likely[-1] + 1
+    start_s, most, weights = step_s[first:end], most_s[first:end], tokens[first:end]
+    weights = weights / weights.sum()
+    times = token_times(np.ascontiguousarray(columns[:, first:end]), start_s, before_s[first:end],
+                        most, bursts_per_s, behind, gaps)
+    middle_s = 0.0
+    for law in range(gaps.shape[1]):
+        mean_s = 0.0
+        for i in range(len(start_s)):
+            added_s = (1.0 - times[0, law, i]) * times[1, law, i] * times[2, law, i]
+            mean_s += weights[i] * (start_s[i] + added_s)
+        middle_s = max(middle_s, mean_s)
+    return mixture_percentiles(shares, middle_s, start_s, times, most, weights, close, most_steps)
+
+
+@entry
 def halvings(spans_s: Array, shares: Array, weights: Array, start_s: Array, spread_s: Array,
              times: Array, most_s: Array, count: int) -> Array:
     """Tries of where mixtures reach shares, by halving a range from 0 on, shape (cases, count).

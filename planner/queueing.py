@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from planner.arrivals import Influx, burst_ahead
 from planner.loops import (
     LIKELY,
+    answer_percentiles,
     chain_columns,
     mixture_percentiles,
     running_at_cap,
@@ -165,16 +166,16 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
     if not np.isfinite(wait.mean_s):
         return [math.inf] * len(percentiles)
     times = sum_law(float(wait.busy), float(wait.mean_s), float(wait.second_s2))
-    return _percentiles(percentiles, float(wait.mean_s) + float(latency_s @ weights), latency_s,
-                        times[:, None], np.full(len(latency_s), np.inf), weights)
-
-
-def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array, times: Array,
-                 most_s: Array, weights: Array) -> list[float]:
-    """Of a mixture, see :func:`planner.loops.mixture_percentiles`."""
-    found = mixture_percentiles(np.asarray(percentiles) / 100.0 - 1e-9, middle_s, start_s, times,
-                                most_s, weights, CLOSE, SECANTS)
+    found = mixture_percentiles(
+        _shares(percentiles), float(wait.mean_s) + float(latency_s @ weights), latency_s,
+        times[:, None], np.full(len(latency_s), np.inf), weights, CLOSE, SECANTS)
     return [float(x) for x in found]
+
+
+@lru_cache(maxsize=64)
+def _shares(percentiles: tuple[float, ...]) -> Array:
+    """Shares that percentiles stand for; a hair less, so that a sum of weights reaches them."""
+    return np.asarray(percentiles) / 100.0 - 1e-9
 
 
 @lru_cache(maxsize=64)
@@ -315,14 +316,14 @@ class Chain:
         return self._once(cap, lambda: self._tokens_of(cap))
 
     def _tokens_of(self, cap: int) -> Array:
-        tokens = self.distribution(cap) * self.n[:cap] / self.tpot_s[:cap]
-        return np.asarray(tokens / max(float(tokens.sum()), 1e-300))
+        tokens = self.written()[:cap].copy()
+        tokens[-1] *= 1.0 + self.tail()[cap - 1]
+        return np.asarray(tokens / tokens.sum())
 
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
-        reached = self._once((cap,), lambda: np.cumsum(self._tokens(cap)))
-        index = int(np.searchsorted(reached, share - 1e-12))
-        return float(values[min(index, cap - 1)])
+        reached = self._once((cap,), lambda: self._tokens(cap).cumsum())
+        return float(values[min(int(reached.searchsorted(share - 1e-12)), cap - 1)])
 
     def mean_tpot(self, cap: int, gaps: Gaps | None = None) -> float:
         """Mean TPOT [s] of the requests, or of answers with given gaps."""
@@ -337,9 +338,11 @@ class Chain:
         within them."""
         if self.added is None:
             return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
-        times, share = self.tpot_law(cap, gaps)
-        return _percentiles(percentiles, float(np.max(times.mean_s() @ share)), times.step_s,
-                            times.times, times.most_s, share)
+        a = self.added
+        found = answer_percentiles(_shares(percentiles), self._tokens(cap), a.step_s, a.columns,
+                                   a.before_s, a.most_s, a.bursts_per_s, a.behind,
+                                   (gaps or self.gaps).rows, CLOSE, SECANTS)
+        return [float(x) for x in found]
 
     def times_of(self, gaps: Gaps) -> TokenTimes:
         """TPOT of answers with given gaps, in every state."""
@@ -349,16 +352,6 @@ class Chain:
         times = self._once(("times", gaps.rows.tobytes()),
                            lambda: TokenTimes.of(added, gaps).times)
         return TokenTimes(added.step_s, times, added.most_s)
-
-    def tpot_law(self, cap: int, gaps: Gaps | None = None) -> tuple[TokenTimes, Array]:
-        """TPOT in the states that count, and the shares of the requests that find them."""
-        if self.added is None:
-            raise ValueError("no prompts are prefilled beside these answers")
-        tokens = self._tokens(cap)
-        likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
-        states = slice(int(likely[0]), int(likely[-1]) + 1)
-        return (TokenTimes.of(self.added.within(states), gaps or self.gaps),
-                tokens[states] / tokens[states].sum())
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

@@ -51,6 +51,12 @@ class Gaps:
                    float(shares @ (1.0 / gaps**2)))
 
     @classmethod
+    def of_length(cls, answer: float) -> Gaps:
+        """Of answers of one length [token]."""
+        gaps = max(answer - 1.0, 1.0)
+        return cls(gaps, 1.0 / gaps, 1.0 / gaps**2)
+
+    @classmethod
     def of_each(cls, answers: Sequence[float]) -> Gaps:
         """Of answers of one length [token] each, a law a length."""
         gaps = np.maximum(np.asarray(answers, dtype=float)[:, None] - 1.0, 1.0)
@@ -126,7 +132,7 @@ class Lengths:
 
     def quantile(self, share: float) -> float:
         """Smallest point [token] whose cumulated weight reaches ``share``."""
-        index = int(np.searchsorted(self._reached, share - 1e-12))
+        index = int(self._reached.searchsorted(share - 1e-12))
         return float(self.tokens[min(index, len(self.tokens) - 1)])
 
     def scaled(self, factor: float) -> Lengths:

@@ -49,7 +49,7 @@ from planner.setups.base import (
 )
 from planner.stalls import Stalls
 from planner.stepping import highest_rate
-from planner.workload import REFERENCE_TOKENS, Gaps, Slo, constant
+from planner.workload import REFERENCE_TOKENS, Gaps, Slo
 
 Array = NDArray[np.float64]
 SLOW_FIRST, SLOW_STRIDE = 16, 4
@@ -237,7 +237,7 @@ class Continuous(ABC):
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         if not tokens:
             return np.ones(len(index), dtype=bool)
-        alike = replace(chain, gaps=constant(tokens + 1.0).gaps, known={})
+        alike = replace(chain, gaps=Gaps.of_length(tokens + 1.0), known={})
         limit_s = target.limit_s - float(self.table.first_token_s.min())
         within = alike.token_share_within(max(limit_s, 0.0) / tokens * (1.0 + CLOSE))
         return within[index] >= q - 1e-6
@@ -249,7 +249,7 @@ class Continuous(ABC):
                 f"p{target.percentile:g}"] > target.limit_s
         q, at = target.percentile / 100.0, cap - 1
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
-        times = chain.times_of(constant(tokens + 1.0).gaps)
+        times = chain.times_of(Gaps.of_length(tokens + 1.0))
         wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[at:cap])
         places, given_s = chain.waiting()
         return not ends_in_time(
@@ -331,7 +331,7 @@ class Continuous(ABC):
         output = self.workload.output
         answers = [output.quantile(p / 100.0) for p in levels]
         values = chain.tpot_percentiles(cap, levels, Gaps.of_each(answers))
-        return figures(chain.mean_tpot(cap, constant(output.mean).gaps), levels, values)
+        return figures(chain.mean_tpot(cap, Gaps.of_length(output.mean)), levels, values)
 
     def gap(self, tpot_s: Array) -> Array:
         """Gap between two tokens when no prefill falls into it [s] over ``n``."""

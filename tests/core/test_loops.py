@@ -173,7 +173,10 @@ def ends(source, chain, rate, cv2, cap):
     target, workload = source.workload.slo("e2e"), source.workload
     q, index = target.percentile / 100.0, np.array([cap - 1])
     tokens = workload.output.quantile(q) - 1.0
-    times, shares = chain.tpot_law(cap, constant(tokens + 1.0).gaps)
+    times = chain.times_of(constant(tokens + 1.0).gaps)
+    shares = chain.written()[:cap].copy()
+    shares[-1] *= 1.0 + chain.tail()[cap - 1]
+    shares = np.append(shares / shares.sum(), np.zeros(len(chain.n) - cap))
     grid = np.linspace(times.step_s[0], target.limit_s / tokens, 20_000)
     kept = np.array([times.share_within(np.array([x])) @ shares for x in grid])[:, 0] >= q
     if not kept.any():
