@@ -1023,7 +1023,42 @@ def mean_times(cap: int, rate_per_s: float, arrival_cv2: float, stops: float, be
     return ttft_s, share_at_cap(written, ratio, time_s)
 
 
-# -- decode pools (planner.setups.disaggregated) ----------------------------------------------
+# -- two pools (planner.setups.disaggregated) -------------------------------------------------
+
+
+@entry
+def placed_laws(busy: float, mean_s: float, second_s2: float, given_s: float, given_s2: float
+                ) -> Array:
+    """:func:`wait_law` of a wait, and of the same with one after it whose mean and mean of squares
+    are ``given_s`` [s] and ``given_s2`` [s^2], shape (3, 1, 2)."""
+    laws = np.empty((3, 1, 2))
+    laws[0, 0, 0], laws[1, 0, 0], laws[2, 0, 0] = wait_law(busy, mean_s, second_s2)
+    laws[0, 0, 1], laws[1, 0, 1], laws[2, 0, 1] = wait_law(
+        1.0, mean_s + given_s, second_s2 + given_s2 + 2.0 * mean_s * given_s)
+    return laws
+
+
+@entry
+def starts_placed(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
+                  places: float, given_s: float, given_s2: float, latency: Array, weights: Array
+                  ) -> bool:
+    """Whether a wait and a latency keep a limit at a level where a share ``places`` of the requests
+    waits for a place as well, see :func:`placed_laws`."""
+    alone = 0.0
+    for k in range(len(latency)):
+        alone += weights[k] if latency[k] <= limit_s else 0.0
+    if alone < level or not np.isfinite(mean_s) or not np.isfinite(given_s):
+        return False
+    laws = placed_laws(busy, mean_s, second_s2, given_s, given_s2)
+    total = late = 0.0
+    for k in range(len(latency)):
+        left = limit_s - latency[k]
+        total += weights[k] * token_within(left, 0.0, laws[0, 0, 0], laws[1, 0, 0], laws[2, 0, 0],
+                                           np.inf)
+        if places > NOTICEABLE:
+            late += weights[k] * token_within(left, 0.0, laws[0, 0, 1], laws[1, 0, 1],
+                                              laws[2, 0, 1], np.inf)
+    return (1.0 - places) * total + places * late >= level
 
 
 @entry

@@ -21,6 +21,7 @@ from planner.loops import (
     answer_percentiles,
     chain_columns,
     mixture_percentiles,
+    placed_laws,
     running_at_cap,
     running_by_cap,
     share_at_cap,
@@ -59,6 +60,13 @@ class Wait:
     mean_s: Array
     second_s2: Array
 
+    @property
+    def given(self) -> tuple[float, float]:
+        """Mean [s] and mean of squares [s^2] of those who wait, of one case; 0 where none does."""
+        busy = float(self.busy)
+        return (float(self.mean_s) / busy, float(self.second_s2) / busy) if busy > 0.0 else (
+            0.0, 0.0)
+
     def cdf(self, t: Array) -> Array:
         """P(W <= t) for ``t`` [s] of shape (..., k), the leading axes those of the wait.
 
@@ -82,6 +90,11 @@ class Wait:
 def no_wait(shape: tuple[int, ...] = ()) -> Wait:
     """Waits of exactly zero."""
     return Wait(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+
+
+def never() -> Wait:
+    """The wait at a server that is never free."""
+    return Wait(*np.array([1.0, np.inf, np.inf]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +179,36 @@ def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
     if not np.isfinite(wait.mean_s):
         return [math.inf] * len(percentiles)
     times = sum_law(float(wait.busy), float(wait.mean_s), float(wait.second_s2))
-    found = mixture_percentiles(
-        _shares(percentiles), float(wait.mean_s) + float(latency_s @ weights), latency_s,
-        times[:, None], np.full(len(latency_s), np.inf), weights, CLOSE, SECANTS)
+    return _percentiles(percentiles, float(wait.mean_s) + float(latency_s @ weights), latency_s,
+                        times[:, None], np.full(len(latency_s), np.inf), weights)
+
+
+def placed_percentiles(wait: Wait, place: Wait, latency_s: Array, weights: Array,
+                       percentiles: tuple[float, ...] = PERCENTILES) -> list[float]:
+    """Percentiles [s] of W + P + S of one case: those who wait for a place, P, are taken apart
+    from those who do not.
+
+    Parameters
+    ----------
+    wait, place : Wait
+        With scalar fields.
+    latency_s, weights : ndarray, shape (k,)
+    """
+    if not np.isfinite(wait.mean_s + place.mean_s):
+        return [math.inf] * len(percentiles)
+    busy, size = float(place.busy), len(latency_s)
+    laws = placed_laws(float(wait.busy), float(wait.mean_s), float(wait.second_s2), *place.given)
+    middle_s = float(wait.mean_s + place.mean_s) + float(latency_s @ weights)
+    return _percentiles(percentiles, middle_s, np.tile(latency_s, 2),
+                        np.repeat(laws, size, axis=2), np.full(2 * size, np.inf),
+                        np.concatenate([(1.0 - busy) * weights, busy * weights]))
+
+
+def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array, times: Array,
+                 most_s: Array, weights: Array) -> list[float]:
+    """Of a mixture, see :func:`planner.loops.mixture_percentiles`."""
+    found = mixture_percentiles(_shares(percentiles), middle_s, start_s, times, most_s, weights,
+                                CLOSE, SECANTS)
     return [float(x) for x in found]
 
 
@@ -277,6 +317,19 @@ class Chain:
         probability, given_s = self._once("waiting", lambda: waiting_columns(
             self.weight, self.empty, self.ratio, self.served_s))
         return probability, given_s
+
+    def behind_burst(self, cap: int, ahead: float) -> float:
+        """Share of the requests that wait for a place only because of others of their own burst.
+
+        Bursts are geometric, ``ahead`` of them before a request on average, so it finds j or more
+        of them with chance (e / (1 + e))^j; it waits where that many places are left or fewer.
+        """
+        if ahead <= 0.0:
+            return 0.0
+        weight = np.concatenate([[self.empty], self.weight[:cap]])
+        left = (ahead / (1.0 + ahead)) ** np.arange(cap, 0, -1.0)
+        total = float(weight.sum()) + float(weight[-1] * self.tail()[cap - 1])
+        return float(weight[:-1] @ left) / total
 
     def token_share_within(self, tpot_limit_s: float) -> Array:
         """For every cap: share of requests whose TPOT is within the limit.

@@ -15,18 +15,20 @@ from itertools import count
 
 from planner.candidates import Candidate
 from planner.misses import miss_of
-from planner.queueing import Wait
+from planner.queueing import Chain
 from planner.requests import PlanRequest
 from planner.setups.base import Table, Verdict, highest_held
 from planner.setups.continuous import Array
 from planner.setups.disaggregated import (
     ADMISSION_SHARE,
-    TIGHTER_SHARES,
+    ADMISSION_SHARES,
+    Admission,
     DecodePool,
     Pair,
     PrefillPool,
 )
 from planner.sizing import (
+    Answer,
     Check,
     Miss,
     Pool,
@@ -51,6 +53,11 @@ PACKED_TOKENS = 2048
 prompt length where a prefill turns compute-bound (DistServe, OSDI 2024, section 3.1)."""
 E2E_SPLITS = (0.95, 0.85, 0.7, 0.5, 0.3)
 """Shares of an end-to-end target that the decode pool may take."""
+CLEARLY = 1.02
+"""Times the share that waits, by which a pool is below the share that it is named by: formulas that
+are not the same to the last digit find it too."""
+PLACE = "the wait for a place in the decode batch"
+"""What fails where no prefill pool is fast enough beside a decode pool."""
 Refusals = dict[str, tuple[Table, Refusal]]
 """By GPU slug: a layout that was refused, and why."""
 
@@ -79,7 +86,7 @@ class TwoPools:
         assert seen is not None
         chain = pair.decode.chain(*share(asked, decode.replicas))
         check = _prefill_check(pair.prefill, pair.handover_s(chain, decode.batch_size),
-                               pair.decode.admission(chain, decode.batch_size))
+                               _planned_admission(pair.decode, asked, decode))
         d = decode.deployment
         return Sized("disaggregated", d.weights, d.kv, (
             replace(prefill, capacity_rps=capacity_rps(
@@ -178,7 +185,7 @@ class _DecodePools:
                 self.found.append(item)
                 self._tighter(item)
             elif pool := self._sized(item.table, item.share if isinstance(item, _Tighter)
-                                     else ADMISSION_SHARE):
+                                     else ADMISSION_SHARES[0]):
                 heappush(self._queue, (spared_gpus(pool, self.request), 1, float(
                     pool.table.decode_s[0]), next(self._places), pool))
         if place < len(self.found) and spared_gpus(self.found[place], self.request) <= most_gpus:
@@ -191,10 +198,8 @@ class _DecodePools:
         assert isinstance(source, DecodePool)
         if not self.request.workload.slo("ttft"):
             return
-        rate, cv2 = share(self.request, pool.replicas)
-        chain = source.chain(rate / self.request.limits.target_utilization, cv2)
-        waits = float(chain.waiting()[0][pool.batch_size - 1])
-        smaller = next((s for s in TIGHTER_SHARES if s < min(waits, source.admission_share)), None)
+        waits = min(_waiting_share(source, self.request, pool), source.admission_share)
+        smaller = next((s for s in ADMISSION_SHARES if s < waits), None)
         if smaller is not None:
             heappush(self._queue, (spared_gpus(pool, self.request), 2, 0.0, next(self._places),
                                    _Tighter(pool.table, smaller)))
@@ -208,7 +213,15 @@ class _DecodePools:
         if isinstance(answer, Refusal):
             self.refusals.setdefault(d.gpu.slug, (table, answer))
             return None
-        return pool_of("decode", table, answer, source, self.request)
+        return self._named(pool_of("decode", table, answer, source, self.request))
+
+    def _named(self, pool: Pool) -> Pool:
+        """A pool by the smallest share that it holds, of those from the usual one up."""
+        source = pool.source
+        assert isinstance(source, DecodePool)
+        least = max(CLEARLY * _waiting_share(source, self.request, pool), ADMISSION_SHARE)
+        held = [s for s in ADMISSION_SHARES if least <= s < source.admission_share]
+        return replace(pool, source=source.allowing(held[-1])) if held else pool
 
 
 class _PrefillLayout:
@@ -251,13 +264,13 @@ class _Beside:
     ----------
     first_step_s, tpot_s : float
         [s] of the first decode step and of the mean token.
-    admission : Wait
-        For a place in its batch.
+    admission : Admission
+        The waits on its side, at the peak with the target headroom.
     """
 
     pool: Pool
     first_step_s: float
-    admission: Wait
+    admission: Admission
     tpot_s: float
 
 
@@ -296,7 +309,7 @@ class _Pairing:
         assert isinstance(decode.source, DecodePool)
         chain = decode.source.chain(*share(self.request, decode.replicas))
         beside = _Beside(decode, decode.source.first_step_s(chain, decode.batch_size),
-                         decode.source.admission(chain, decode.batch_size),
+                         _planned_admission(decode.source, self.request, decode),
                          chain.mean_tpot(decode.batch_size))
         for layout in layouts:
             if spared_gpus(decode, self.request) > self._most_decode_gpus(
@@ -314,13 +327,8 @@ class _Pairing:
         handover_s = pair.transfer_s() + beside.first_step_s
         if known and self._least_rank(pair, beside, handover_s) >= self.best[self.key].rank:
             return
-        hopeless = source.hopeless(handover_s)
-        answer = Refusal(hopeless, True) if hopeless else smallest(
-            _prefill_check(source, handover_s, beside.admission), self.request, limit,
-            source.ceiling, known)
+        answer = self._least_prefill(source, handover_s, beside.admission, limit, bool(known))
         if isinstance(answer, Refusal):
-            if answer.at_zero_load and not hopeless:  # what is left is the wait on the other side
-                answer = Refusal("the wait for a place in the decode batch", False)
             self.refusals.setdefault(slug, (source.table, answer))
             return
         pools = pool_of("prefill", source.table, answer, source, self.request), decode
@@ -328,6 +336,20 @@ class _Pairing:
         rank = self._rank(source.table, answer.replicas, decode, ttft_s + beside.tpot_s)
         if self.key not in self.best or rank < self.best[self.key].rank:
             self.best[self.key] = TwoPools(pair, pools, rank)
+
+    def _least_prefill(self, source: PrefillPool, handover_s: Array, admission: Admission,
+                       limit: int, known: bool) -> Answer | Refusal:
+        """Fewest replicas of a prefill pool beside a decode pool, at most ``limit``."""
+        hopeless = source.hopeless(handover_s)
+        if hopeless:
+            return Refusal(hopeless, True)
+        if not source.placed(admission.place, handover_s):
+            return Refusal(PLACE, False)
+        answer = smallest(_prefill_check(source, handover_s, admission), self.request, limit,
+                          source.ceiling, known)
+        if isinstance(answer, Refusal) and answer.at_zero_load:  # what is left is the other wait
+            return Refusal(PLACE, False)
+        return answer
 
     def _rank(self, table: Table, replicas: int, decode: Pool, late_s: float
               ) -> tuple[float, float, float]:
@@ -359,7 +381,24 @@ class _Pairing:
         return min(most, worth), True
 
 
-def _prefill_check(source: PrefillPool, handover_s: Array, admission: Wait) -> Check:
+def _planned_chain(source: DecodePool, request: PlanRequest, pool: Pool) -> Chain:
+    """The running sequences at the peak with the target headroom."""
+    rate, cv2 = share(request, pool.replicas)
+    return source.chain(rate / request.limits.target_utilization, cv2)
+
+
+def _waiting_share(source: DecodePool, request: PlanRequest, pool: Pool) -> float:
+    """Share of the requests that wait for a place at the peak with the target headroom."""
+    chain = _planned_chain(source, request, pool)
+    return float(chain.waiting()[0][pool.batch_size - 1])
+
+
+def _planned_admission(source: DecodePool, request: PlanRequest, pool: Pool) -> Admission:
+    """Waits on the decode side at the peak with the target headroom, at which targets must hold."""
+    return source.admission(_planned_chain(source, request, pool), pool.batch_size)
+
+
+def _prefill_check(source: PrefillPool, handover_s: Array, admission: Admission) -> Check:
     def check(rate_per_s: float, cv2: float) -> Verdict:
         return source.check(rate_per_s, cv2, handover_s, admission)
     return check

@@ -105,6 +105,17 @@ class Lengths:
         return self.moment(2)
 
     @cached_property
+    def cv2(self) -> float:
+        """Squared coefficient of variation: 0 for a constant, 1 for an exponential law."""
+        return max(self.second_moment / self.mean**2 - 1.0, 0.0)
+
+    @cached_property
+    def rest(self) -> float:
+        """E[R^2] / E[R]^2 of what is left of a length at some moment: 2 for an exponential law, 4/3
+        for a constant."""
+        return 4.0 * self.moment(3) * self.mean / (3.0 * self.second_moment**2)
+
+    @cached_property
     def overlap(self) -> float:
         """E[min(X, X')] / E[X]: 1 for a constant, 1/2 for an exponential law."""
         pairs = self.weights * (2.0 - 2.0 * self._reached + self.weights)

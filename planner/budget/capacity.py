@@ -258,9 +258,10 @@ def _prefill_check(source: PrefillPool, sink: DecodePool, rate_per_s: float, wor
     """The TTFT check of a prefill pool beside a decode replica at a rate [1/s]."""
     cv2 = split_arrival_cv2(workload.arrival_cv, replicas)
     chain = sink.chain(rate_per_s, cv2)
-    cap = sink.check(rate_per_s / utilization * (1.0 - 1e-5), cv2).cap
+    planned_rps = rate_per_s / utilization * (1.0 - 1e-5)
+    cap = sink.check(planned_rps, cv2).cap
     if cap < 1:
         return None
     handover = Pair(source, sink).handover_s(chain, cap)
-    admission = sink.admission(chain, cap)
+    admission = sink.admission(sink.chain(planned_rps, cv2), cap)
     return lambda rate, spread: source.check(rate, spread, handover, admission)

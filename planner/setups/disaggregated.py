@@ -8,6 +8,8 @@ decode step; ``prefill_done`` (DistServe, Splitwise, Mooncake) stops after the p
 
 from __future__ import annotations
 
+import math
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,15 +17,16 @@ import numpy as np
 
 from planner.arrivals import Influx
 from planner.collectives import kv_transfer_s
-from planner.loops import TINY, decode_limit, starts_in_time
+from planner.loops import TINY, decode_limit, starts_placed
 from planner.queueing import (
     PERCENTILES,
     Chain,
     Moments,
     Wait,
-    admission_wait,
     mg1_wait_of,
+    never,
     no_wait,
+    placed_percentiles,
     share_within,
     sum_percentiles,
 )
@@ -34,10 +37,11 @@ from planner.stepping import highest_rate
 MAX_LINK_LOAD = 0.8
 """Most of its network cards' time that a replica may spend on caches."""
 ADMISSION_SHARE = 0.01
-"""Most requests that may wait for a place in a decode batch; sizes the two pools apart."""
-TIGHTER_SHARES = tuple(ADMISSION_SHARE * 0.8**k for k in range(1, 21))
-"""Smaller shares, down to 0.0001, that are tried as well where so many wait: a strict percentile of
-TTFT, or one that leaves no time for the wait, may hold beside no pool where 1 % wait."""
+"""Share of the requests that may wait for a place in a decode batch where fewer do anyway."""
+ADMISSION_SHARES = tuple(ADMISSION_SHARE * 0.8**k for k in range(-20, 21))
+"""Shares that may wait which are tried, from 87 % down to 0.01 %: they size a decode pool before
+there is a prefill pool beside it. The wait itself is a part of TTFT; a strict percentile of that
+may hold beside no pool but one where hardly any request waits."""
 
 
 def wire_s(table: Table) -> Array:
@@ -45,6 +49,25 @@ def wire_s(table: Table) -> Array:
     d = table.deployment
     return kv_transfer_s(table.prompt_cache_bytes, d.gpu, d.gpu, d.layout.gpus, d.layout.gpus,
                          d.profile)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What a request waits for on the decode side.
+
+    Attributes
+    ----------
+    cards : Wait
+        For the network cards, where other caches arrive.
+    place : Wait
+        For a place in the batch.
+    """
+
+    cards: Wait
+    place: Wait
+
+
+NO_ADMISSION = Admission(no_wait(), no_wait())
 
 
 class DecodePool:
@@ -74,7 +97,7 @@ class DecodePool:
         self._receive_s = float(self._wire.first)
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
-        """Whether a rate [1/s] per replica holds TPOT with hardly any wait for admission."""
+        """Whether a rate [1/s] per replica holds TPOT, and few enough wait for a place."""
         if not self.caps.size:
             return Verdict(False, 0, "memory")
         if self.receiving(rate_per_s) >= MAX_LINK_LOAD:
@@ -95,6 +118,12 @@ class DecodePool:
         return float(highest_rate(self.token_s, np.zeros(1), self.workload.output.mean,
                                   *most_tokens(dict(self.targets)["tpot"])))
 
+    def allowing(self, admission_share: float) -> DecodePool:
+        """The same replicas where another share may wait for a place."""
+        other = copy(self)
+        other.admission_share = admission_share
+        return other
+
     def receiving(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that arriving caches fill."""
         return rate_per_s * self._receive_s
@@ -110,12 +139,27 @@ class DecodePool:
         step = float(np.interp(running, self.table.n, self.step_s))
         return (1.0 + RESIDUAL) * step
 
-    def admission(self, chain: Chain, cap: int) -> Wait:
-        """Wait for the network cards, where other caches arrive, and for a place in the batch."""
-        probability, given = chain.waiting()
-        rate = chain.load / self.workload.output.mean
-        wire = mg1_wait_of(rate, self._wire)
-        return wire + admission_wait(probability[cap - 1], given[cap - 1])
+    def admission(self, chain: Chain, cap: int) -> Admission:
+        """The waits under a batch limit.
+
+        The chain takes answers as exponential. By Allen & Cunneen's rule the mean wait for a place
+        is (ca^2 + cs^2) / (ca^2 + 1) of its own, cs^2 the squared CV of the answers and
+        ``full_peak = (1 + ca^2) / 2``. Its squares are those of M/G/1: a geometric number of rests
+        of an answer, E[W^2 | W > 0] / E[W | W > 0]^2 = k (1 - r) + 2 r, with k that of a rest.
+        Those who wait only for others of their own burst wait for whole answers.
+        """
+        output, influx = self.workload.output, chain.influx
+        probability, given_s = (float(column[cap - 1]) for column in chain.waiting())
+        cards = mg1_wait_of(chain.load / output.mean, self._wire)
+        if not math.isfinite(given_s):
+            return Admission(cards, never())
+        ratio, uneven = float(chain.ratio[cap - 1]), (output.cv2 - 1.0) / (2.0 * influx.full_peak)
+        burst = chain.behind_burst(cap, influx.full_peak - 1.0)
+        parts = ((probability, given_s * (1.0 + uneven), output.rest),
+                 (burst, given_s * (1.0 + max(uneven, 0.0)), max(output.rest, 2.0)))
+        moments = [sum(p * g**k * (1.0 if k < 2 else rest * (1.0 - ratio) + 2.0 * ratio)
+                       for p, g, rest in parts) for k in range(3)]
+        return Admission(cards, Wait(*np.array(moments)))
 
 
 class PrefillPool:
@@ -162,15 +206,15 @@ class PrefillPool:
         return "" if float(alone) >= target.percentile / 100.0 - 1e-6 else "ttft"
 
     def check(self, rate_per_s: float, cv2: float, handover_s: Array | float = 0.0,
-              admission: Wait | None = None) -> Verdict:
+              admission: Admission = NO_ADMISSION) -> Verdict:
         """Whether TTFT holds when hand-over and admission come on top.
 
         Parameters
         ----------
         handover_s : float or ndarray, shape (k,)
             [s] transfer and first decode step, per point of the prompt lengths.
-        admission : Wait, optional
-            Wait on the decode side.
+        admission : Admission, optional
+            Waits on the decode side.
         """
         if not self.fits:
             return Verdict(False, 0, "memory")
@@ -182,19 +226,24 @@ class PrefillPool:
         target = self.target
         if target is None:
             return Verdict(True, self.batch)
-        level, admission = target.percentile / 100.0 - 1e-6, admission or no_wait()
-        moments = (float(x) for w in (wait, admission) for x in (w.busy, w.mean_s, w.second_s2))
-        held = starts_in_time(target.limit_s, level, *moments, self.latency_s + handover_s,
-                              self.table.prompt_weights) and (
-            float(admission.busy) <= 1.0 - level
-            or self._placed(admission, target.limit_s, handover_s) >= level)
+        first, place = wait + admission.cards, admission.place
+        moments = (float(x) for x in (first.busy, first.mean_s, first.second_s2, place.busy))
+        held = starts_placed(target.limit_s, target.percentile / 100.0 - 1e-6, *moments,
+                             *place.given, self.latency_s + handover_s,
+                             self.table.prompt_weights) and self.placed(place, handover_s)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
-    def _placed(self, admission: Wait, limit_s: float, handover_s: Array | float) -> float:
-        """Share that the wait for a place alone would let start in time: waits that are rare and
-        long have a tail that the two moments of both waits do not show."""
-        return float(share_within(limit_s, admission, self.latency_s + handover_s,
-                                  self.table.prompt_weights))
+    def placed(self, place: Wait, handover_s: Array | float) -> bool:
+        """Whether the wait for a place alone would let enough requests start in time; with the
+        others before it the tail is matched by two moments only."""
+        target = self.target
+        if target is None:
+            return True
+        level = target.percentile / 100.0 - 1e-6
+        if float(place.busy) <= 1.0 - level:
+            return True
+        return float(share_within(target.limit_s, place, self.latency_s + handover_s,
+                                  self.table.prompt_weights)) >= level
 
     @cached_property
     def ceiling(self) -> float:
@@ -259,9 +308,10 @@ class Pair:
         weights = self.prefill.table.prompt_weights
         done = self.prefill.latency_s
         seen = done + self.handover_s(chain, cap)
-        total = wait + self.decode.admission(chain, cap)
-        ttft = figures(float(total.mean_s) + float(seen @ weights), levels,
-                       sum_percentiles(total, seen, weights, levels))
+        admission = self.decode.admission(chain, cap)
+        first, place = wait + admission.cards, admission.place
+        ttft = figures(float(first.mean_s + place.mean_s) + float(seen @ weights), levels,
+                       placed_percentiles(first, place, seen, weights, levels))
         values = chain.tpot_percentiles(cap, levels)
         running = chain.mean_running(cap)
         tpot = figures(chain.mean_tpot(cap), levels, values)

@@ -65,6 +65,23 @@ REQUESTS: dict[str, dict[str, Any]] = {
                      "output_tokens": 60, "arrival_cv": 0.8},
         "slo": {"itl_ms": 40, "e2e_ms": 10400, "percentile": 95},
         "limits": {"max_tensor_parallel": 1, "spare_replicas": 0, "target_utilization": 0.63}},
+    # Many wait for a place, and TTFT allows it.
+    "waits for a place": {
+        "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["disaggregated"],
+        "workload": {"requests_per_second": 10, "prompt_tokens": 1000, "arrival_cv": 2,
+                     "output_tokens": {"mean": 200, "p95": 600}},
+        "slo": {"ttft_ms": 4000, "percentile": 90},
+        "limits": {"max_sequences": 2, "max_gpus": 5000, "spare_replicas": 0}},
+    "waits for one place": {
+        "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["disaggregated"],
+        "workload": {"requests_per_second": 10, "prompt_tokens": 1000, "output_tokens": 50},
+        "slo": {"ttft_ms": 10_000, "percentile": 90}, "limits": {"max_sequences": 1}},
+    "waits for a place, whole requests": {
+        "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["disaggregated"],
+        "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "arrival_cv": 1.5,
+                     "output_tokens": {"mean": 200, "p95": 400}},
+        "slo": {"ttft_ms": 1500, "e2e_ms": 12_000, "percentile": 95},
+        "limits": {"max_sequences": 8, "max_gpus": 5000, "max_tensor_parallel": 1}},
     # The simulation adds a replica to those that the formulas find.
     "more replicas by simulation": {
         "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"], "verify": True,

@@ -369,6 +369,12 @@ ODD: dict[str, Callable[[], PlanParts]] = {
         workload={"requests_per_second": 10, "prompt_tokens": 1000, "output_tokens": 200,
                   "arrival_cv": 2.0},
         slo={"ttft_ms": 300, "tpot_ms": 40, "percentile": 99.9}),
+    "waits for a place": lambda: parts(
+        setups=["disaggregated"], gpus=["h100-sxm-80gb"], limits={
+            "max_sequences": 2, "max_gpus": 4096, "max_tensor_parallel": 1},
+        workload={"requests_per_second": 10, "prompt_tokens": 1000, "arrival_cv": 2.0,
+                  "output_tokens": {"mean": 200, "p95": 600}},
+        slo={"ttft_ms": 4000, "percentile": 90}),
     "no second token": lambda: parts(
         workload={"requests_per_second": 20, "prompt_tokens": 800, "output_tokens": 1},
         setups=["chunked", "disaggregated"], slo={"ttft_ms": 1000, "tpot_ms": 1, "itl_ms": 1}),

@@ -6,7 +6,7 @@ A target on the whole request is shared out over the two as the planner does
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,9 @@ from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
+    absolute,
     both,
+    exp,
     highest,
     least,
     lowest,
@@ -31,6 +33,7 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
+from planner.workbook.live.halving import ONE_TIME, Reached, States
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import FAR, NEVER_S, Tables, Targets, Wait, mg1, rank_wait
 from planner.workbook.live.pools import SCALAR_ROWS, OptionCells, PoolCells, PoolPlan
@@ -43,7 +46,7 @@ from planner.workbook.live.search import (
     share_within_both,
 )
 from planner.workbook.live.seen import FirstToken, latencies
-from planner.workbook.live.sizing import Ask, Found, arrival_cv2, search, size
+from planner.workbook.live.sizing import TRIES, Ask, Found, arrival_cv2, search, size
 from planner.workbook.live.step import kept_entries
 
 if TYPE_CHECKING:
@@ -78,6 +81,52 @@ class Pair:
     packing: X
     first: FirstToken
     means: X
+
+
+@dataclass(slots=True, eq=False)
+class Admission:
+    """Waits on the decode side as cells: for the network cards, and for a place in the batch."""
+
+    cards: Wait
+    place: Wait
+
+
+@dataclass(slots=True, eq=False)
+class PlacedToken(FirstToken):
+    """The same where some wait for a place as well (``loops.placed_laws``).
+
+    Attributes
+    ----------
+    placed, placed_shape, placed_scale : X
+        Share of them; shape and scale [s] of the gamma of all their waits.
+    """
+
+    placed: X = field(default_factory=lambda: x(0.0))
+    placed_shape: X = field(default_factory=lambda: x(1.0))
+    placed_scale: X = field(default_factory=lambda: x(1.0))
+
+    @property
+    def reached(self) -> Reached:
+        """The share of first tokens within a time."""
+        start, share, placed = self.ranges.value, self.share.value, self.placed.value
+        return Reached(self.within, [
+            States(share * (1.0 - placed), start, ONE_TIME, 1.0 - self.busy.value,
+                   self.shape.value, self.scale.value),
+            States(share * placed, start, ONE_TIME, 0.0, self.placed_shape.value,
+                   self.placed_scale.value)])
+
+    def within(self, limit: X) -> X:
+        """Share of first tokens within a time [s]."""
+        left, share = limit - self.ranges, self.share.all
+        return ((1.0 - self.placed) * share_within_both(
+            share, left, (self.busy, self.shape, self.scale), None) + self.placed
+            * share_within_both(share, left, (x(1.0), self.placed_shape, self.placed_scale), None))
+
+    def longest(self) -> X:
+        """A time [s] that hardly any first token exceeds."""
+        return X(f"MAX({self.ranges.text})", float(self.ranges.value.max())) + 30.0 * (
+            self.scale * most(self.shape, 1.0)
+            + when(self.placed > 0.0, self.placed_scale * most(self.placed_shape, 1.0), 0.0))
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +179,7 @@ class TwoPools:
         self.chain: Chain
         self.wire: list[X]
         self.whole: Column
+        self.rest: X
         self.sends: X
         self.top = 0
 
@@ -174,6 +224,10 @@ class TwoPools:
         self.wire = [b.line(f"Cache on the decode side's cards, {n}", total(
             self.prompt.share.all * own.all ** k), "s" + ("", "²", "³")[k - 1], "", "science")
             for k, n in ((1, "mean"), (2, "mean of squares"), (3, "mean of cubes"))]
+        answers = sheet.output
+        self.rest = b.line("Rest of an answer, mean of squares over square of mean",
+                           4.0 * answers.third * answers.mean / (3.0 * square(answers.second)),
+                           "", "", "six")
         self.sends = b.line("Cache on the prefill side's cards, mean", total(
             self.prompt.share.all * send.all), "s", "", "science")
         t.sizes(decode.most_sequences, decode.hardware.engine["disaggregated_scale"])
@@ -240,9 +294,10 @@ class TwoPools:
             return one, chain.holds(one)
 
         decode = size(chain.rows, self.decode_plan.load, ceiling, ask, f"decode_{tag}")
-        admission, latency = self._handover(chain, decode.peak)
+        planned = self._planned(chain, chain.rows.column(TRIES + 2), decode.asked, decode.limit)
+        latency = self._handover(chain, decode.peak)
         rows = Rows(self.prefill, self.top + SCALAR_ROWS, far, self.packs.count)
-        ask_prefill, most_rate, mean = self._asker(rows, targets, admission, latency)
+        ask_prefill, most_rate, mean = self._asker(rows, targets, planned, latency)
         sought = search(rows, self.plan.load, most_rate, ask_prefill)
         b, own = self.board, sought.peak.own_wait
         assert own is not None
@@ -283,37 +338,76 @@ class TwoPools:
         def of(label: str, e: X) -> X:
             return b.line(f"{label}, with that packing", put.pick(e, place), "", "", "six")
 
-        wait, mean = peak.wait, of("First token without waits, mean [s]", mean)
-        first = FirstToken(
-            of("Share that waits", wait.busy), of("Wait, mean [s]", wait.mean),
-            of("Wait, mean of squares [s²]", wait.second), of("Gamma shape", peak.shape),
-            of("Gamma scale [s]", peak.scale), x(0.0), seen, self.prompt.share, mean)
+        def line(label: str, e: X) -> X:
+            return b.line(label, e, "", "", "six")
+
+        mean = of("First token without waits, mean [s]", mean)
+        own = Wait(of("Share that waits", peak.wait.busy), of("Wait, mean [s]", peak.wait.mean),
+                   of("Wait, mean of squares [s²]", peak.wait.second))
+        waits = self._admission(chain, decode.peak, "")
+        wait = own.plus(line, waits.cards, " for prefill and cards")
+        late, place_s = given_place(wait, waits.place), waits.place.mean
+        first = PlacedToken(
+            wait.busy, wait.mean + place_s, wait.second,
+            *wait.shape_scale(line, " for prefill and cards"), x(0.0), seen, self.prompt.share,
+            mean, waits.place.busy, *late.shape_scale(line, " and for a place"))
         first.mean = first.mean_wait + mean
         chain.output(decode.peak)
-        own = of("Wait for the prefill, mean [s]", peak.own_wait)
-        return Pair(decode, prefill, place, first, own + mean + decode.peak.cells["mean_tpot"])
+        alone = of("Wait for the prefill, mean [s]", peak.own_wait)
+        return Pair(decode, prefill, place, first, alone + mean + decode.peak.cells["mean_tpot"])
 
-    def _handover(self, chain: Chain, peak: Asked) -> tuple[Wait, Column]:
-        """Wait on the decode side, and latency of each prompt up to its first token."""
+    def _planned(self, chain: Chain, column: int, replicas: X, limit: X) -> Admission:
+        """Waits on the decode side at the peak with the target headroom."""
+        load = self.decode_plan.load
+        self.board.page.write(chain.rows.top - 1, column, "Planned", "count", "header")
+        one = chain.ask(column, load.rate / load.utilization / replicas,
+                        arrival_cv2(load, replicas), limit)
+        return self._admission(chain, one, ", planned")
+
+    def _admission(self, chain: Chain, one: Asked, of: str) -> Admission:
+        """Waits on the decode side at the rate of a column (``DecodePool.admission``)."""
+        put, c, output = Scalars(chain.rows, one.column), one.cells, self.sheet.output
+        cards, _ = mg1(put, one.rate, self.wire[0], self.wire[1], self.wire[2], x(1.0))
+        uneven = put("Uneven answers, factor", (output.second / square(output.mean) - 1.0 - 1.0)
+                     / (2.0 * c["full_peak"]))
+        burst = put("Share that waits for its own burst", self._behind_burst(chain, one))
+        rest = self.rest
+        ratio = c["ratio"]
+
+        def squares(k: X) -> X:
+            return k * (1.0 - ratio) + 2.0 * ratio
+
+        mean, longer = c["waits_s"] * (1.0 + uneven), c["waits_s"] * (1.0 + most(uneven, 0.0))
+        return Admission(cards, Wait(
+            put("Share that waits for a place, bursts too", c["waits"] + burst),
+            put("Wait for a place, mean [s]", c["waits"] * mean + burst * longer),
+            put("Wait for a place, mean of squares [s²]", c["waits"] * square(mean)
+                * squares(rest) + burst * square(longer) * squares(most(rest, 2.0)))))
+
+    def _behind_burst(self, chain: Chain, one: Asked) -> X:
+        """Share that waits for others of its own burst (``queueing.Chain.behind_burst``); within a
+        row of batch sizes all weigh the same."""
+        c, t = one.cells, self.decode
+        ahead = c["full_peak"] - 1.0
+        chance, cap = most(ahead / (1.0 + ahead), 1e-9), c["cap"]
+        here = 1.0 * t.end.all.is_(cap)
+        states = (t.end.all <= cap) * chain.weights(one) / t.width.all * (
+            chance ** (absolute(cap - t.end.all) + here)
+            * (1.0 - chance ** (t.width.all - here)) / (1.0 - chance))
+        return when(ahead > 1e-9, (exp(0.0 - c["top"]) * chance ** cap + total(states))
+                    / c["total"], 0.0)
+
+    def _handover(self, chain: Chain, peak: Asked) -> Column:
+        """Latency of each prompt up to its first token."""
         put = Scalars(chain.rows, peak.column)
-        c = peak.cells
-        on_wire, _ = mg1(put, peak.rate, self.wire[0], self.wire[1], self.wire[2], x(1.0))
-        place = put("Wait for a place, mean [s]", c["waits"] * c["waits_s"])
-        second = 2.0 * c["waits"] * square(c["waits_s"])
-        admission = Wait(
-            put("Share that waits", 1.0 - (1.0 - on_wire.busy) * (1.0 - c["waits"])),
-            put("Wait, mean [s]", on_wire.mean + place),
-            put("Wait, mean of squares [s²]", on_wire.second + second
-                + 2.0 * on_wire.mean * place))
         step = chain.at_running(put, peak, self.decode.seconds, "Step then [s]")
         layers = float(self.plan.deployment.llm.layers)
         hidden = self.packs.pass_s.each * (1.0 - 1.0 / layers)
         moved = most(self.whole.each - hidden, 0.0) + self.whole.each / layers
         latency = self.packs.first.each + moved + (1.0 + RESIDUAL) * step
-        return admission, self.prefill.packs(chain.rows.far + BESIDE, "First token, by packing [s]",
-                                             latency)
+        return self.prefill.packs(chain.rows.far + BESIDE, "First token, by packing [s]", latency)
 
-    def _asker(self, rows: Rows, targets: Targets, admission: Wait, latency: Column
+    def _asker(self, rows: Rows, targets: Targets, admission: Admission, latency: Column
                ) -> tuple[Ask, X, X]:
         """What a prefill replica is asked; its highest rate, and the mean first token [s]."""
         pool, share, packs = self.plan, self.prompt.share, self.packs
@@ -323,28 +417,25 @@ class TwoPools:
         ceiling = put_row("No prefill replica carries more than [1/s]",
                           1.0 / most(service[0], 1e-12), "three")
 
-        shape, scale = admission.shape_scale(
+        place, left = admission.place, targets.ttft - latency.all
+        shape, scale = place.shape_scale(
             lambda label, e: self.board.line(label, e, "", "", "six"), " for a place")
         placed = put_row("Share in time with the wait for a place alone", share_within_both(
-            share.all, targets.ttft - latency.all, (admission.busy, shape, scale), None))
+            share.all, left, (place.busy, shape, scale), None))
 
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             put = Scalars(rows, column)
             one = Asked(column, put("Requests per second [1/s]", rate), put("Arrival CV²", cv2))
-            wait, rho = rank_wait(put, pool.deployment.layout, one.rate, service[0], service[1],
-                                  service[2], one.cv2)
-            one.own_wait = wait.mean
-            one.wait = Wait(
-                put("Share that waits", 1.0 - (1.0 - wait.busy) * (1.0 - admission.busy)),
-                put("Wait, mean [s]", wait.mean + admission.mean),
-                put("Wait, mean of squares [s²]",
-                    wait.second + admission.second + 2.0 * wait.mean * admission.mean))
-            one.shape, one.scale = one.wait.shape_scale(put)
-            one.latency = latency.all
-            alone = (wait.busy, *wait.shape_scale(put, " for the prefill"))
-            inside = put("Share within the target of TTFT", share_within_both(
-                share.all, targets.ttft - latency.all,
-                (one.wait.busy, one.shape, one.scale), alone))
+            own, rho = rank_wait(put, pool.deployment.layout, one.rate, service[0], service[1],
+                                 service[2], one.cv2)
+            one.own_wait = own.mean
+            one.wait = Wait(put("Share that waits", own.busy), own.mean, own.second)
+            wait = one.wait.plus(put, admission.cards, " for prefill and cards")
+            alone = (wait.busy, *wait.shape_scale(put, " for prefill and cards"))
+            late = (x(1.0), *given_place(wait, place).shape_scale(put, " and for a place"))
+            inside = put("Share within the target of TTFT",
+                         (1.0 - place.busy) * share_within_both(share.all, left, alone, None)
+                         + place.busy * share_within_both(share.all, left, late, None))
             tests = both(packs.allowed > 0.0, rho < 1.0,
                          one.rate * self.sends < MAX_LINK_LOAD,
                          inside >= targets.ttft_level - BARELY,
@@ -451,9 +542,10 @@ class TwoPools:
         load, own = self.decode_plan.load, self.plan.load
         b.page.write(self.top - 1, far + 1, "At the peak", "count", "header")
         peak = chain.ask(far + 1, load.rate / decode, arrival_cv2(load, decode), limit)
-        admission, latency = self._handover(chain, peak)
+        planned = self._planned(chain, far + 2, decode, limit)
+        latency = self._handover(chain, peak)
         rows = Rows(self.prefill, self.top + SCALAR_ROWS, far, self.packs.count)
-        ask, _, mean = self._asker(rows, targets, admission, latency)
+        ask, _, mean = self._asker(rows, targets, planned, latency)
         at_prefill, _ = ask(far + 1, own.rate / prefill, arrival_cv2(own, prefill), None)
         return self._paired(chain, Found(known[0], known[1], peak.cells["limit"], peak, decode),
                             Found(known[2], known[3], x(0.0), at_prefill, prefill), place,
@@ -489,6 +581,14 @@ class Packed:
         """The cell of the packing of a place."""
         found = self.row(cells)
         return X(f"INDEX({found.text},1,{place.text})", float(found.value[int(place.value) - 1]))
+
+
+def given_place(wait: Wait, place: Wait) -> Wait:
+    """All waits of those who wait for a place after another wait."""
+    chance = most(place.busy, 1e-15)
+    mean = place.mean / chance
+    return Wait(x(1.0), wait.mean + mean,
+                wait.second + place.second / chance + 2.0 * wait.mean * mean)
 
 
 def place_first(value: X, column: X) -> X:
