@@ -34,7 +34,7 @@ from planner.loops import (
 )
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
-from planner.workload import Gaps, constant
+from planner.workload import Gaps
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
@@ -295,7 +295,7 @@ class Chain:
             load, tpot_s, column(influx.peak, size), influx.full_peak, column(influx.load, size))
         served_s = full * (influx.ranks * output_tokens / load)
         return cls(_counted(size), tpot_s, load, influx, served_s, added,
-                   gaps or constant(output_tokens).gaps, weight, empty, ratio)
+                   gaps or Gaps.of_length(output_tokens), weight, empty, ratio)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""

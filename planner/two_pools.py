@@ -324,8 +324,12 @@ class _Pairing:
         limit, known = self._prefill_limit(decode, source)
         if known and limit * source.ceiling < self.request.workload.requests_per_s:
             return
+        least = self._rank(source.table, least_replicas(self.request, source.ceiling), decode, 0.0)
+        if self._cannot_win(least):
+            return
         handover_s = pair.transfer_s() + beside.first_step_s
-        if known and self._least_rank(pair, beside, handover_s) >= self.best[self.key].rank:
+        alone_s = float((source.latency_s + handover_s) @ source.table.prompt_weights)
+        if self._cannot_win((*least[:2], alone_s + beside.tpot_s)):
             return
         answer = self._least_prefill(source, handover_s, beside.admission, limit, bool(known))
         if isinstance(answer, Refusal):
@@ -361,13 +365,9 @@ class _Pairing:
         return (gpus * self.value[d.gpu.slug] + beside * self.value[own.gpu.slug],
                 usd(d.gpu, d.layout, gpus) + usd(own.gpu, own.layout, beside), late_s)
 
-    def _least_rank(self, pair: Pair, beside: _Beside, handover_s: Array
-                    ) -> tuple[float, float, float]:
-        """A rank that no fleet of a prefill pool beats: fewest replicas, no wait."""
-        source = pair.prefill
-        alone_s = float((source.latency_s + handover_s) @ source.table.prompt_weights)
-        return self._rank(source.table, least_replicas(self.request, source.ceiling), beside.pool,
-                          alone_s + beside.tpot_s)
+    def _cannot_win(self, least: tuple[float, float, float]) -> bool:
+        """Whether a pair is no better than the best, by a rank that no fleet of it beats."""
+        return self.key in self.best and least >= self.best[self.key].rank
 
     def _prefill_limit(self, decode: Pool, source: PrefillPool) -> tuple[int, bool]:
         """Most prefill replicas worth having next to a decode pool, and whether a pair is known."""

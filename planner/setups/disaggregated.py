@@ -36,6 +36,8 @@ from planner.stepping import highest_rate
 
 MAX_LINK_LOAD = 0.8
 """Most of its network cards' time that a replica may spend on caches."""
+KEPT_CHAINS = 4
+"""Laws of a decode pool's batch that are kept."""
 ADMISSION_SHARE = 0.01
 """Share of the requests that may wait for a place in a decode batch where fewer do anyway."""
 ADMISSION_SHARES = tuple(ADMISSION_SHARE * 0.8**k for k in range(-20, 21))
@@ -95,6 +97,7 @@ class DecodePool:
         self._limits = tuple(np.array([limit_of(t) for _, t in self.targets]).T.copy())
         self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
         self._receive_s = float(self._wire.first)
+        self._chains: dict[tuple[float, float], Chain] = {}
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds TPOT, and few enough wait for a place."""
@@ -129,9 +132,15 @@ class DecodePool:
         return rate_per_s * self._receive_s
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
-        """The running sequences at an arrival rate."""
-        return Chain.of(rate_per_s, self.workload.output.mean, self.token_s,
-                        Influx.of(cv2, self.table.deployment.layout.data))
+        """The running sequences at an arrival rate; the last few are kept, as a pool is asked about
+        its own load again and again."""
+        known, asked = self._chains, (rate_per_s, cv2)
+        if asked not in known:
+            if len(known) >= KEPT_CHAINS:
+                known.clear()
+            known[asked] = Chain.of(rate_per_s, self.workload.output.mean, self.token_s,
+                                    Influx.of(cv2, self.table.deployment.layout.data))
+        return known[asked]
 
     def first_step_s(self, chain: Chain, cap: int) -> float:
         """Rest of the running step plus the first step [s] at the mean batch."""

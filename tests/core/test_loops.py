@@ -118,7 +118,7 @@ def test_what_cannot_win_is_rightly_left_out(document, monkeypatch):
     catalog, request = shipped_catalog(), parse_plan(document)
     quick = make_plan(request, catalog).options
     monkeypatch.setattr(one_pool._Best, "cannot_lose_to", lambda *_: False)
-    monkeypatch.setattr(two_pools._Pairing, "_least_rank", lambda *_: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(two_pools._Pairing, "_cannot_win", lambda *_: False)
     assert make_plan(request, catalog).options == quick
 
 
