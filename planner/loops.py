@@ -153,7 +153,7 @@ def token_time(once_s: float, gap_s: float, square_s2: float, cross_s2: float, s
 @compiled
 def token_within(limit_s: float, step_s: float, none: float, shape: float, scale_s: float,
                  most_s: float) -> float:
-    """P(TPOT <= limit) in one state: ``TokenTimes.share_within``."""
+    """P(TPOT <= limit) in one state."""
     return token_law(limit_s, step_s, none, shape, scale_s, most_s)[0]
 
 
@@ -185,22 +185,6 @@ def token_times(columns: Array, step_s: Array, before_s: Array, most_s: Array,
                 columns[0, i], columns[1, i], columns[2, i], columns[3, i], step_s[i],
                 before_s[i], most_s[i], bursts_per_s, behind, gaps[0, law], gaps[1, law],
                 gaps[2, law])
-    return rows
-
-
-@entry
-def tokens_within(limits_s: Array, step_s: Array, times: Array, most_s: Array) -> Array:
-    """:func:`token_within` over limits and states, shape (limits, N).
-
-    ``times`` are those of :func:`token_times`, with one law or as many as limits.
-    """
-    rows = np.empty((len(limits_s), len(step_s)))
-    several = times.shape[1] > 1
-    for place in range(len(limits_s)):
-        law = place if several else 0
-        for i in range(len(step_s)):
-            rows[place, i] = token_within(limits_s[place], step_s[i], times[0, law, i],
-                                          times[1, law, i], times[2, law, i], most_s[i])
     return rows
 
 
@@ -423,17 +407,6 @@ def wait_law(busy: float, mean_s: float, second_s2: float) -> tuple[float, float
     given_s = mean_s / busy
     variance = max(second_s2 / busy - given_s * given_s, 1e-6 * given_s * given_s)
     return 1.0 - busy, given_s * given_s / variance, variance / given_s
-
-
-@entry
-def waits_within(t: Array, busy: Array, mean_s: Array, second_s2: Array) -> Array:
-    """P(W <= t) of every case at its times [s], shape (cases, k): ``Wait.cdf``."""
-    rows = np.empty(t.shape)
-    for i in range(t.shape[0]):
-        none, shape, scale_s = wait_law(busy[i], mean_s[i], second_s2[i])
-        for j in range(t.shape[1]):
-            rows[i, j] = token_within(t[i, j], 0.0, none, shape, scale_s, np.inf)
-    return rows
 
 
 @entry
@@ -762,7 +735,7 @@ def prefills(rate_per_s: float, arrival_cv2: float, running: Array, busy_s: floa
     return waits, latency
 
 
-@entry
+@compiled
 def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
                    busy_too: float, mean_too_s: float, second_too_s2: float, latency: Array,
                    weights: Array) -> bool:
@@ -894,7 +867,7 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
     tokens, token_level : float
         Gaps g between the tokens of the answer, and the share that must keep t.
     step_s, times, most_s : ndarray, shape (N,), (3, 1, N), (N,)
-        As of :func:`tokens_within`.
+        [s] of a token, :func:`token_times` of one law, and the most that prompts add [s].
     written, tail : ndarray of shape (cap,), float
         Tokens that each state writes, and the weight of those that wait in the last.
     busy, mean_s, second_s2 : float

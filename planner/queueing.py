@@ -30,7 +30,6 @@ from planner.loops import (
     sum_law,
     tail_columns,
     waiting_columns,
-    waits_within,
 )
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
@@ -43,7 +42,8 @@ POISSON = Influx()
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Waits that are 0 with probability ``1 - busy`` and else gamma distributed.
+    """Waits that are 0 with probability ``1 - busy`` and else gamma distributed, by the two moments
+    of those who wait (:func:`planner.loops.wait_law`).
 
     The fields are arrays of one shape (one element a case), so that all caps of a table are
     judged at once.
@@ -66,17 +66,6 @@ class Wait:
         busy = float(self.busy)
         return (float(self.mean_s) / busy, float(self.second_s2) / busy) if busy > 0.0 else (
             0.0, 0.0)
-
-    def cdf(self, t: Array) -> Array:
-        """P(W <= t) for ``t`` [s] of shape (..., k), the leading axes those of the wait.
-
-        The wait of those who wait is a gamma with the matched two moments.
-        """
-        shape = t.shape
-        shares = waits_within(t.reshape(-1, shape[-1]), *(
-            np.broadcast_to(x, shape[:-1]).ravel()
-            for x in (self.busy, self.mean_s, self.second_s2)))
-        return np.asarray(shares).reshape(shape)
 
     def __add__(self, other: Wait) -> Wait:
         """The sum of two independent waits, matched by two moments."""
@@ -159,11 +148,6 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0,
         service.first, service.second, service.third)), kept, arrival_cv2,
         burst_ahead(arrival_cv2), shared)
     return Wait(*rows.reshape(3, *shape))
-
-
-def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
-    """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
-    return np.asarray(wait.cdf(limit_s - latency_s) @ weights)
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import added_columns, good_states, token_times, tokens_within
+from planner.loops import added_columns, good_states, token_times
 from planner.workload import Gaps
 
 Array = NDArray[np.float64]
@@ -156,13 +156,3 @@ class TokenTimes:
         return cls(added.step_s, token_times(
             added.columns, added.step_s, added.before_s, added.most_s, added.bursts_per_s,
             added.behind, gaps.rows), added.most_s)
-
-    def mean_s(self) -> Array:
-        """Mean TPOT [s] of each law and state."""
-        none, shape, scale_s = self.times
-        return np.asarray(self.step_s + (1.0 - none) * shape * scale_s)
-
-    def share_within(self, limits_s: Array) -> Array:
-        """P(TPOT <= limit) of shape (limits, N) for ``limits_s`` [s] of shape (limits,), one for
-        each law or all for the only one."""
-        return np.asarray(tokens_within(limits_s, self.step_s, self.times, self.most_s))

@@ -27,7 +27,6 @@ from planner.queueing import (
     never,
     no_wait,
     placed_percentiles,
-    share_within,
     sum_percentiles,
 )
 from planner.setups.base import Latencies, Table, Verdict, between_tokens, e2e_figures, figures
@@ -251,8 +250,9 @@ class PrefillPool:
         level = target.percentile / 100.0 - 1e-6
         if float(place.busy) <= 1.0 - level:
             return True
-        return float(share_within(target.limit_s, place, self.latency_s + handover_s,
-                                  self.table.prompt_weights)) >= level
+        alone = (float(x) for x in (place.busy, place.mean_s, place.second_s2))
+        return bool(starts_placed(target.limit_s, level, *alone, 0.0, 0.0, 0.0,
+                                  self.latency_s + handover_s, self.table.prompt_weights))
 
     @cached_property
     def ceiling(self) -> float:

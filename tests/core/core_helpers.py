@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import gammainc
 
 from planner.api.estimate_schema import parse_estimate
 from planner.api.plan_schema import parse_plan
@@ -19,11 +20,12 @@ from planner.catalog.shipped import shipped_catalog
 from planner.estimate import make_estimate
 from planner.hardware import Gpu
 from planner.llm import Llm
-from planner.loops import NOTICEABLE
+from planner.loops import NO_WAIT_S, NOTICEABLE
 from planner.planning import PlanResult, make_plan
-from planner.queueing import Array, Wait, share_within
+from planner.queueing import Array, Wait
 from planner.requests import Layout
 from planner.roofline import Deployment, StepBatch, StepModel
+from planner.stalls import TokenTimes
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 GIB = 2.0**30
@@ -122,6 +124,33 @@ def numbers(node: Any, path: str = "") -> Iterator[tuple[str, float]]:
             yield from numbers(value, f"{path}/{i}")
     elif isinstance(node, int | float) and not isinstance(node, bool):
         yield path, float(node)
+
+
+def wait_cdf(wait: Wait, t: Array) -> Array:
+    """P(W <= t) for ``t`` [s] of shape (..., k), the leading axes those of the wait, in SciPy: the
+    wait of those who wait is a gamma with the matched two moments."""
+    busy, mean_s, second_s2 = (np.asarray(x, dtype=float)[..., None]
+                               for x in (wait.busy, wait.mean_s, wait.second_s2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        given_s = mean_s / busy
+        variance = np.maximum(second_s2 / busy - given_s**2, 1e-6 * given_s**2)
+        law = gammainc(given_s**2 / variance, np.maximum(t, 0.0) * given_s / variance)
+    law = np.where(np.isfinite(mean_s), 1.0 - busy + busy * law, 0.0)
+    law = np.where((mean_s <= NO_WAIT_S) | (busy <= 0.0), 1.0, law)
+    return np.where(t >= 0.0, law, 0.0)
+
+
+def share_within(limit_s: float, wait: Wait, latency_s: Array, weights: Array) -> Array:
+    """P(W + S <= limit) for waits and independent discrete latencies of shape (..., k)."""
+    return np.asarray(wait_cdf(wait, limit_s - latency_s) @ weights)
+
+
+def tokens_within(times: TokenTimes, limits_s: Array) -> Array:
+    """P(TPOT <= limit) of shape (limits, N) for ``limits_s`` [s] of shape (limits,), in SciPy."""
+    none, shape, scale_s = times.times
+    over = limits_s[:, None] - times.step_s
+    law = none + (1.0 - none) * gammainc(shape, np.maximum(over, 0.0) / scale_s)
+    return np.where(over >= times.most_s, 1.0, np.where(over < 0.0, 0.0, law))
 
 
 def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Array,

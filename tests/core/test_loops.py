@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from core_helpers import share_within_both
+from core_helpers import share_within_both, tokens_within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
@@ -178,7 +178,7 @@ def ends(source, chain, rate, cv2, cap):
     shares[-1] *= 1.0 + chain.tail()[cap - 1]
     shares = np.append(shares / shares.sum(), np.zeros(len(chain.n) - cap))
     grid = np.linspace(times.step_s[0], target.limit_s / tokens, 20_000)
-    kept = np.array([times.share_within(np.array([x])) @ shares for x in grid])[:, 0] >= q
+    kept = np.array([tokens_within(times, np.array([x])) @ shares for x in grid])[:, 0] >= q
     if not kept.any():
         return False
     wait, latency = source.prefill(rate, cv2, chain.mean_running_by_cap()[index])
