@@ -9,11 +9,12 @@ from functools import cached_property
 from planner.hardware import Gpu
 from planner.layouts import layouts
 from planner.memory import MemoryBudget
-from planner.misses import memory_detail
+from planner.misses import late_alone, memory_detail
 from planner.requests import Layout, PlanRequest
 from planner.roofline import Deployment
 from planner.setups.base import Table, build_table, memory_fit
 from planner.sizing import Miss, Resources
+from planner.workload import Slo
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,15 @@ class Candidate:
         if key not in known:
             known[key] = build_table(d, request.workload, request.limits, request.speculative,
                                      self.resources.draft, self.fit)
-        return replace(known[key], workload=request.workload)
+        table = known[key]
+        if table.workload is request.workload:
+            return table
+        return replace(table, workload=request.workload)
+
+    @cached_property
+    def late_alone(self) -> Slo | None:
+        """See :func:`planner.misses.late_alone`."""
+        return late_alone(self.table)
 
 
 def candidates(request: PlanRequest, resources: Resources, gpu: Gpu, pair: tuple[str, str]

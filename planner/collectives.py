@@ -57,7 +57,12 @@ def kv_transfer_s(kv_bytes: Array, source: Gpu, target: Gpu, sending_gpus: int,
     decode replicas sit on different nodes of a fleet, so the fast domain is not assumed.
     DistServe (OSDI 2024) section 3.3.
     """
+    bandwidth = network_bytes_per_s(source, target, sending_gpus, receiving_gpus)
+    return kv_bytes / bandwidth + profile.collective_latency_s
+
+
+def network_bytes_per_s(source: Gpu, target: Gpu, sending_gpus: int, receiving_gpus: int) -> float:
+    """What the network cards of the slower of two replicas carry [B/s]."""
     sending = sending_gpus * source.nic_bytes_per_s
     receiving = receiving_gpus * target.nic_bytes_per_s
-    bandwidth = min(sending, receiving) * NETWORK_EFFICIENCY
-    return kv_bytes / bandwidth + profile.collective_latency_s
+    return min(sending, receiving) * NETWORK_EFFICIENCY

@@ -1035,6 +1035,22 @@ def starts_placed(limit_s: float, level: float, busy: float, mean_s: float, seco
 
 
 @entry
+def prompts_placed(rate_per_s: float, first: float, second: float, third: float, kept: float,
+                   arrival_cv2: float, cards: float, cards_s: float, cards_s2: float,
+                   places: float, given_s: float, given_s2: float, limit_s: float, level: float,
+                   latency: Array, weights: Array) -> bool:
+    """Whether prompts keep a limit at a level at a prefill pool's rank: their wait there
+    (:func:`shared_wait`) and for the decode side's network cards, then :func:`starts_placed`."""
+    busy, mean_s, square = shared_wait(rate_per_s, first, second, third, kept, arrival_cv2,
+                                       max(arrival_cv2 - 1.0, 0.0) / 2.0, 0.0)
+    if not np.isfinite(mean_s) or not np.isfinite(cards_s):
+        return False
+    return starts_placed(limit_s, level, 1.0 - (1.0 - busy) * (1.0 - cards), mean_s + cards_s,
+                         square + cards_s2 + 2.0 * mean_s * cards_s, places, given_s, given_s2,
+                         latency, weights)
+
+
+@entry
 def decode_limit(caps: NDArray[np.int64], load: float, token_s: Array, peak: float,
                  full_peak: float, most_waiting: float, limits_s: Array, levels: Array
                  ) -> tuple[int, int]:

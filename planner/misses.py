@@ -38,7 +38,7 @@ def miss_of(setup: str, table: Table, refusal: Refusal, source: Serving | None) 
                 _zero_load_detail(table, refusal.failed, source), over)
 
 
-def zero_load_miss(setup: str, table: Table) -> Miss | None:
+def late_alone(table: Table) -> Slo | None:
     """The target that a layout misses with no other request, by its columns alone."""
     token_s = float(table.decode_s[0])
     for target in table.workload.targets:
@@ -51,9 +51,9 @@ def zero_load_miss(setup: str, table: Table) -> Miss | None:
             tokens = 0.0 if target.metric == "ttft" else max(
                 table.workload.output.quantile(level) - 1.0, 0.0)
             early = table.first_token_s <= target.limit_s - token_s * tokens
-            held = bool(early.all()) or float(table.prompt_weights @ early) >= level - 1e-9
+            held = float(table.prompt_weights @ early) >= level - 1e-9
         if not held:
-            return miss_of(setup, table, Refusal(target.metric, True), None)
+            return target
     return None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from planner.candidates import Candidate
-from planner.misses import miss_of, zero_load_miss
+from planner.misses import miss_of
 from planner.requests import Layout, PlanRequest
 from planner.setups.base import Table
 from planner.setups.chunked import Chunked
@@ -77,8 +77,8 @@ def best_pool(request: PlanRequest, setup: str, held: list[Candidate]
                 continue
             answer = _offer(request, item, best)
             refused += [(item, answer)] if isinstance(answer, Refusal) else []
-        elif miss := zero_load_miss(setup, item.table):
-            missed.append(miss)
+        elif late := item.late_alone:
+            missed.append(miss_of(setup, item.table, Refusal(late.metric, True), None))
         else:
             for variant in _variants(request, setup, item):
                 tried.append(variant)

@@ -321,11 +321,11 @@ class _Pairing:
     def _offer(self, pair: Pair, beside: _Beside) -> None:
         """Size a prefill pool next to a decode pool and keep the two if they are better."""
         source, slug, decode = pair.prefill, self.key[0], beside.pool
-        limit, known = self._prefill_limit(decode, source)
-        if known and limit * source.ceiling < self.request.workload.requests_per_s:
-            return
         least = self._rank(source.table, least_replicas(self.request, source.ceiling), decode, 0.0)
         if self._cannot_win(least):
+            return
+        limit, known = self._prefill_limit(decode, source)
+        if known and limit * source.ceiling < self.request.workload.requests_per_s:
             return
         handover_s = pair.transfer_s() + beside.first_step_s
         alone_s = float((source.latency_s + handover_s) @ source.table.prompt_weights)

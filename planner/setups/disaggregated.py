@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrivals import Influx
-from planner.collectives import kv_transfer_s
-from planner.loops import TINY, decode_limit, starts_placed
+from planner.collectives import kv_transfer_s, network_bytes_per_s
+from planner.loops import TINY, decode_limit, prompts_placed, starts_placed
 from planner.queueing import (
     PERCENTILES,
     Chain,
@@ -29,6 +29,7 @@ from planner.queueing import (
     placed_percentiles,
     sum_percentiles,
 )
+from planner.roofline import Deployment
 from planner.setups.base import Latencies, Table, Verdict, between_tokens, e2e_figures, figures
 from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens
 from planner.stepping import highest_rate
@@ -197,6 +198,26 @@ class PrefillPool:
         self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
         self.target = self.workload.slo("ttft")
         self._send_s = float(wire_s(table) @ table.prompt_weights)
+        self._moments = tuple(float(x) for x in (
+            self.service.first, self.service.second, self.service.third))
+        self._transfers: dict[float, Array] = {}
+
+    def transfer_s(self, target: Deployment) -> Array:
+        """Seconds [s] that the KV transfer to a replica adds after the prefill, per point of the
+        prompts.
+
+        The whole prompt's cache moves; layer by layer while the prefill still computes, so only
+        the part that does not hide behind it, and the last layer, come on top.
+        """
+        source = self.table.deployment
+        bandwidth = network_bytes_per_s(source.gpu, target.gpu, source.layout.gpus,
+                                        target.layout.gpus)
+        if bandwidth not in self._transfers:
+            whole = self.table.prompt_cache_bytes / bandwidth + source.profile.collective_latency_s
+            hidden = self.pass_s * (1.0 - 1.0 / source.llm.layers)
+            self._transfers[bandwidth] = (np.maximum(whole - hidden, 0.0)
+                                          + whole / source.llm.layers)
+        return self._transfers[bandwidth]
 
     @property
     def fits(self) -> bool:
@@ -210,7 +231,7 @@ class PrefillPool:
         target = self.workload.slo("ttft")
         if target is None:
             return ""
-        alone = self.table.prompt_weights[self.latency_s + handover_s <= target.limit_s].sum()
+        alone = self.table.prompt_weights @ (self.latency_s + handover_s <= target.limit_s)
         return "" if float(alone) >= target.percentile / 100.0 - 1e-6 else "ttft"
 
     def check(self, rate_per_s: float, cv2: float, handover_s: Array | float = 0.0,
@@ -226,19 +247,20 @@ class PrefillPool:
         """
         if not self.fits:
             return Verdict(False, 0, "memory")
-        wait = self.wait(rate_per_s, cv2)
-        if not np.isfinite(wait.mean_s):
+        if not self.load(rate_per_s) < 1.0:
             return Verdict(False, 0, "throughput")
         if self.sending(rate_per_s) >= MAX_LINK_LOAD:
             return Verdict(False, 0, "kv_transfer")
-        target = self.target
+        target, cards, place = self.target, admission.cards, admission.place
         if target is None:
             return Verdict(True, self.batch)
-        first, place = wait + admission.cards, admission.place
-        moments = (float(x) for x in (first.busy, first.mean_s, first.second_s2, place.busy))
-        held = starts_placed(target.limit_s, target.percentile / 100.0 - 1e-6, *moments,
-                             *place.given, self.latency_s + handover_s,
-                             self.table.prompt_weights) and self.placed(place, handover_s)
+        ranks = float(self.table.deployment.layout.data)
+        waits = (float(x) for x in (cards.busy, cards.mean_s, cards.second_s2, place.busy))
+        held = prompts_placed(
+            rate_per_s / ranks, *self._moments, self.table.occupancy * ranks,
+            1.0 + (cv2 - 1.0) / ranks, *waits, *place.given, target.limit_s,
+            target.percentile / 100.0 - 1e-6, self.latency_s + handover_s,
+            self.table.prompt_weights) and self.placed(place, handover_s)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
     def placed(self, place: Wait, handover_s: Array | float) -> bool:
@@ -284,22 +306,9 @@ class Pair:
     prefill: PrefillPool
     decode: DecodePool
 
-    def whole_transfer_s(self) -> Array:
-        """Seconds [s] that a request's cache is on the wire, per point of the prompts."""
-        source, target = self.prefill.table.deployment, self.decode.table.deployment
-        return kv_transfer_s(self.prefill.table.prompt_cache_bytes, source.gpu, target.gpu,
-                             source.layout.gpus, target.layout.gpus, source.profile)
-
     def transfer_s(self) -> Array:
-        """Seconds [s] that the KV transfer adds after the prefill, per point of the prompts.
-
-        The whole prompt's cache moves; layer by layer while the prefill still computes, so only
-        the part that does not hide behind it, and the last layer, come on top.
-        """
-        source, whole = self.prefill.table.deployment, self.whole_transfer_s()
-        last_layer = whole / source.llm.layers
-        hidden = self.prefill.pass_s * (1.0 - 1.0 / source.llm.layers)
-        return np.asarray(np.maximum(whole - hidden, 0.0) + last_layer)
+        """See :meth:`PrefillPool.transfer_s`."""
+        return self.prefill.transfer_s(self.decode.table.deployment)
 
     def handover_s(self, chain: Chain, cap: int) -> Array:
         """Transfer and first decode step [s], per point of the prompt lengths."""

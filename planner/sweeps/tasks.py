@@ -12,6 +12,7 @@ from typing import Any
 from planner.api.plan_checks import check_plan
 from planner.api.plan_schema import parse_plan
 from planner.catalog.book import Catalog
+from planner.collector import collector_paused
 from planner.errors import PlannerError
 from planner.jobs.sending import unpack_catalog
 from planner.plain import plain
@@ -20,6 +21,7 @@ from planner.sweeps.grid import Grid, from_json
 from planner.sweeps.lean import RESULTS, Row, cell_rows, refused_row
 
 
+@collector_paused()
 def plan_part(catalog: bytes, sweep: Mapping[str, Any], part: int) -> bytes:
     """The rows of a part of a sweep, see :func:`unpack_rows`."""
     grid, book = from_json(sweep), unpack_catalog(catalog)
