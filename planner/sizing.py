@@ -7,7 +7,7 @@ answers come by doubling and bisection.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from planner.arrivals import split_arrival_cv2
@@ -249,8 +249,3 @@ def spared_gpus(pool: Pool, request: PlanRequest) -> int:
 def region_gpus(request: PlanRequest) -> int:
     """Most GPUs of one region."""
     return request.limits.max_gpus // request.limits.regions
-
-
-def pool_value(pools: Iterable[Pool], per_gpu: Mapping[str, float], request: PlanRequest) -> float:
-    """Sum of GPUs, spares included, times a value per GPU of their kind (USD/h, W, or 1)."""
-    return sum(spared_gpus(p, request) * per_gpu[p.deployment.gpu.slug] for p in pools)

@@ -247,6 +247,21 @@ def step_seconds(p: PackedSteps, decodes: Array, context: Array, new_tokens: Arr
     return found
 
 
+@entry
+def table_columns(p: PackedSteps, ranks: float, size: int, context: float, new_tokens: Array,
+                  cached: Array) -> tuple[Array, Array]:
+    """Steps of 1..size sequences that decode at a mean context, shape (size,), and prefills of one
+    prompt each, shape (k,) [s]; ``ranks`` share the sequences."""
+    decode_s, prefill_s = np.empty(size), np.empty(len(new_tokens))
+    for i in range(size):
+        own = max((i + 1.0) / ranks, 1.0)
+        decode_s[i] = mixed_seconds(p, own, context, 0.0, 0.0, 0.0, 0.0, 0.0)
+    for k in range(len(new_tokens)):
+        compute, memory = prompt_work(p, new_tokens[k], cached[k])
+        prefill_s[k] = mixed_seconds(p, 0.0, 0.0, new_tokens[k], 1.0, 1.0, compute, memory)
+    return decode_s, prefill_s
+
+
 @compiled
 def at(column: Array, place: int) -> float:
     """The value at a place of a column, or the only one."""

@@ -14,6 +14,7 @@ own length, where the plan takes them as equally long.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from planner.kv_cache import heads_per_rank, reading_streams
 from planner.llm import KvStream, Llm, Role
 from planner.precision import FORMATS, Format
 from planner.roofline import Deployment, StepModel, state_flops_per_token
-from planner.stepping import NO_LIMIT, SCALARS, PackedSteps, step_seconds
+from planner.stepping import NO_LIMIT, SCALARS, PackedSteps, step_seconds, table_columns
 
 Array = NDArray[np.float64]
 
@@ -130,9 +131,12 @@ def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float 
                  0.0, prefill_token_s, 0.0, step_s, line, np.zeros((0, 8)))
 
 
+_SCALARS_OF = itemgetter(*(Steps._fields.index(name) for name in SCALARS))
+
+
 def packed_steps(steps: Steps) -> PackedSteps:
     """Coefficients of a step as few arrays."""
-    one = np.array([float(getattr(steps, name)) for name in SCALARS])
+    one = np.array(_SCALARS_OF(steps), dtype=float)
     linear = np.stack([steps.linear_s, steps.linear_read_s], axis=1)
     return PackedSteps(one, np.ascontiguousarray(linear), steps.expert, steps.line, steps.prompt)
 
@@ -155,6 +159,13 @@ class StepTimes:
     def of(cls, model: StepModel, tokens_per_decode: float = 1.0) -> StepTimes:
         """Of a step model, with [token] verified per decode."""
         return cls(packed_steps(steps_of(model, tokens_per_decode)), model.deployment.layout.data)
+
+    def columns(self, size: int, context: float, new_tokens: Array, cached: Array
+                ) -> tuple[Array, Array]:
+        """See :func:`planner.stepping.table_columns`."""
+        decode_s, prefill_s = table_columns(self.packed, float(self.data), size, context,
+                                            new_tokens, cached)
+        return decode_s, prefill_s
 
     def seconds(self, decodes: ArrayLike = 0.0, context: ArrayLike = 0.0,
                 new_tokens: ArrayLike = 0.0, prompts: ArrayLike = 0.0, cached: ArrayLike = 0.0,

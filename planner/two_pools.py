@@ -38,7 +38,6 @@ from planner.sizing import (
     capacity_rps,
     least_replicas,
     pool_of,
-    pool_value,
     region_gpus,
     share,
     smallest,
@@ -266,12 +265,17 @@ class _Beside:
         [s] of the first decode step and of the mean token.
     admission : Admission
         The waits on its side, at the peak with the target headroom.
+    gpus, value, usd_per_hour : float
+        Spares included: its GPUs, what they count in the objective, their cost [USD/h].
     """
 
     pool: Pool
     first_step_s: float
     admission: Admission
     tpot_s: float
+    gpus: int
+    value: float
+    usd_per_hour: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,38 +310,43 @@ class _Pairing:
 
     def _pair_up(self, decode: Pool, layouts: list[_PrefillLayout]) -> None:
         """Offer every prefill layout that can be as good to a decode pool."""
+        beside = self._beside(decode)
         assert isinstance(decode.source, DecodePool)
-        chain = decode.source.chain(*share(self.request, decode.replicas))
-        beside = _Beside(decode, decode.source.first_step_s(chain, decode.batch_size),
-                         _planned_admission(decode.source, self.request, decode),
-                         chain.mean_tpot(decode.batch_size))
         for layout in layouts:
-            if spared_gpus(decode, self.request) > self._most_decode_gpus(
-                    layout.layout.fewest_gpus):
+            if beside.gpus > self._most_decode_gpus(layout.layout.fewest_gpus):
                 break
             for source in layout.pools:
                 self._offer(Pair(source, decode.source), beside)
 
+    def _beside(self, decode: Pool) -> _Beside:
+        """A decode pool as every prefill pool meets it."""
+        source, d, cap = decode.source, decode.deployment, decode.batch_size
+        assert isinstance(source, DecodePool)
+        chain, gpus = source.chain(*share(self.request, decode.replicas)), spared_gpus(
+            decode, self.request)
+        return _Beside(decode, source.first_step_s(chain, cap),
+                       _planned_admission(source, self.request, decode), chain.mean_tpot(cap),
+                       gpus, gpus * self.value[d.gpu.slug],
+                       self.resources.usd_per_hour(d.gpu, d.layout, gpus))
+
     def _offer(self, pair: Pair, beside: _Beside) -> None:
         """Size a prefill pool next to a decode pool and keep the two if they are better."""
-        source, slug, decode = pair.prefill, self.key[0], beside.pool
-        least = self._rank(source.table, least_replicas(self.request, source.ceiling), decode, 0.0)
-        if self._cannot_win(least):
+        source, slug = pair.prefill, self.key[0]
+        least_s = source.mean_s + pair.mean_transfer_s() + beside.first_step_s + beside.tpot_s
+        if self._cannot_win(self._rank(
+                source.table, least_replicas(self.request, source.ceiling), beside, least_s)):
             return
-        limit, known = self._prefill_limit(decode, source)
+        limit, known = self._prefill_limit(beside, source)
         if known and limit * source.ceiling < self.request.workload.requests_per_s:
             return
         handover_s = pair.transfer_s() + beside.first_step_s
-        alone_s = float((source.latency_s + handover_s) @ source.table.prompt_weights)
-        if self._cannot_win((*least[:2], alone_s + beside.tpot_s)):
-            return
         answer = self._least_prefill(source, handover_s, beside.admission, limit, bool(known))
         if isinstance(answer, Refusal):
             self.refusals.setdefault(slug, (source.table, answer))
             return
-        pools = pool_of("prefill", source.table, answer, source, self.request), decode
+        pools = pool_of("prefill", source.table, answer, source, self.request), beside.pool
         ttft_s = source.mean_ttft_s(*share(self.request, answer.replicas), handover_s)
-        rank = self._rank(source.table, answer.replicas, decode, ttft_s + beside.tpot_s)
+        rank = self._rank(source.table, answer.replicas, beside, ttft_s + beside.tpot_s)
         if self.key not in self.best or rank < self.best[self.key].rank:
             self.best[self.key] = TwoPools(pair, pools, rank)
 
@@ -355,28 +364,26 @@ class _Pairing:
             return Refusal(PLACE, False)
         return answer
 
-    def _rank(self, table: Table, replicas: int, decode: Pool, late_s: float
+    def _rank(self, table: Table, replicas: int, beside: _Beside, late_s: float
               ) -> tuple[float, float, float]:
         """What orders pairs, see :class:`TwoPools`, of prefill replicas of a table."""
-        d, own = table.deployment, decode.deployment
+        d = table.deployment
         gpus = (replicas + self.request.limits.spare_replicas) * d.layout.gpus
-        beside = spared_gpus(decode, self.request)
-        usd = self.resources.usd_per_hour
-        return (gpus * self.value[d.gpu.slug] + beside * self.value[own.gpu.slug],
-                usd(d.gpu, d.layout, gpus) + usd(own.gpu, own.layout, beside), late_s)
+        return (gpus * self.value[d.gpu.slug] + beside.value,
+                self.resources.usd_per_hour(d.gpu, d.layout, gpus) + beside.usd_per_hour, late_s)
 
     def _cannot_win(self, least: tuple[float, float, float]) -> bool:
         """Whether a pair is no better than the best, by a rank that no fleet of it beats."""
         return self.key in self.best and least >= self.best[self.key].rank
 
-    def _prefill_limit(self, decode: Pool, source: PrefillPool) -> tuple[int, bool]:
+    def _prefill_limit(self, beside: _Beside, source: PrefillPool) -> tuple[int, bool]:
         """Most prefill replicas worth having next to a decode pool, and whether a pair is known."""
         spare, gpus = self.request.limits.spare_replicas, source.table.deployment.layout.gpus
-        most = (region_gpus(self.request) - spared_gpus(decode, self.request)) // gpus - spare
+        most = (region_gpus(self.request) - beside.gpus) // gpus - spare
         known = self.best.get(self.key)
         if known is None:
             return most, False
-        left = known.rank[0] - pool_value((decode,), self.value, self.request)
+        left = known.rank[0] - beside.value
         worth = int(left / self.value[self.key[0]] / gpus + 1e-9) - spare
         return min(most, worth), True
 

@@ -208,8 +208,7 @@ def _columns(model: StepModel, times: StepTimes, n: Array, workload: Workload,
     steps of its own.
     """
     context, tokens = workload.running_context, workload.new_prompt.tokens
-    step = times.seconds(n, context)
-    prefill = times.seconds(new_tokens=tokens, prompts=1.0, cached=workload.prompt.tokens - tokens)
+    step, prefill = times.columns(len(n), context, tokens, workload.prompt.tokens - tokens)
     if speculative is None:
         return step, step, prefill
     if draft is not None:

@@ -194,17 +194,18 @@ class PrefillPool:
             new_tokens=tokens * batch, prompts=float(batch), cached=cached)
         profile = table.deployment.profile
         self.latency_s = self.pass_s * profile.ttft_scale + table.lag_s
+        self.mean_s = float(self.latency_s @ table.prompt_weights)
         self.service_s = self.pass_s / batch * table.occupancy
         self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
         self.target = self.workload.slo("ttft")
         self._send_s = float(wire_s(table) @ table.prompt_weights)
         self._moments = tuple(float(x) for x in (
             self.service.first, self.service.second, self.service.third))
-        self._transfers: dict[float, Array] = {}
+        self._transfers: dict[float, tuple[Array, float]] = {}
 
-    def transfer_s(self, target: Deployment) -> Array:
+    def transfer(self, target: Deployment) -> tuple[Array, float]:
         """Seconds [s] that the KV transfer to a replica adds after the prefill, per point of the
-        prompts.
+        prompts, and on average.
 
         The whole prompt's cache moves; layer by layer while the prefill still computes, so only
         the part that does not hide behind it, and the last layer, come on top.
@@ -215,8 +216,8 @@ class PrefillPool:
         if bandwidth not in self._transfers:
             whole = self.table.prompt_cache_bytes / bandwidth + source.profile.collective_latency_s
             hidden = self.pass_s * (1.0 - 1.0 / source.llm.layers)
-            self._transfers[bandwidth] = (np.maximum(whole - hidden, 0.0)
-                                          + whole / source.llm.layers)
+            added = np.maximum(whole - hidden, 0.0) + whole / source.llm.layers
+            self._transfers[bandwidth] = added, float(added @ self.table.prompt_weights)
         return self._transfers[bandwidth]
 
     @property
@@ -307,8 +308,12 @@ class Pair:
     decode: DecodePool
 
     def transfer_s(self) -> Array:
-        """See :meth:`PrefillPool.transfer_s`."""
-        return self.prefill.transfer_s(self.decode.table.deployment)
+        """See :meth:`PrefillPool.transfer`."""
+        return self.prefill.transfer(self.decode.table.deployment)[0]
+
+    def mean_transfer_s(self) -> float:
+        """Mean of :meth:`transfer_s` over the prompts [s]."""
+        return self.prefill.transfer(self.decode.table.deployment)[1]
 
     def handover_s(self, chain: Chain, cap: int) -> Array:
         """Transfer and first decode step [s], per point of the prompt lengths."""
@@ -334,7 +339,7 @@ class Pair:
         running = chain.mean_running(cap)
         tpot = figures(chain.mean_tpot(cap), levels, values)
         extra = {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
-                 "transfer_mean_s": float(self.transfer_s() @ weights)}
+                 "transfer_mean_s": self.mean_transfer_s()}
         for level, value in zip(levels, sum_percentiles(wait, done, weights, levels), strict=True):
             extra[f"prefill_done_p{level:g}_s"] = value
         workload = self.decode.workload
