@@ -723,7 +723,7 @@ def prefills(rate_per_s: float, arrival_cv2: float, running: Array, busy_s: floa
     return waits, latency
 
 
-@entry
+@compiled
 def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
                    busy_too: float, mean_too_s: float, second_too_s2: float, latency: Array,
                    weights: Array) -> bool:

@@ -94,6 +94,7 @@ class DecodePool:
         self._limits = tuple(np.array([limit_of(t) for _, t in self.targets]).T.copy())
         self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
         self._receive_s = float(self._wire.first)
+        self._chains: dict[tuple[float, float], Chain] = {}
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds TPOT, and few enough wait for a place."""
@@ -129,8 +130,11 @@ class DecodePool:
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain:
         """The running sequences at an arrival rate."""
-        return Chain.of(rate_per_s, self.workload.output.mean, self.token_s,
-                        Influx.of(cv2, self.table.deployment.layout.data))
+        if (rate_per_s, cv2) not in self._chains:
+            self._chains[rate_per_s, cv2] = Chain.of(
+                rate_per_s, self.workload.output.mean, self.token_s,
+                Influx.of(cv2, self.table.deployment.layout.data))
+        return self._chains[rate_per_s, cv2]
 
     def first_step_s(self, chain: Chain, cap: int) -> float:
         """Rest of the running step plus the first step [s] at the mean batch."""
