@@ -49,7 +49,7 @@ def zero_load_miss(setup: str, table: Table) -> Miss | None:
                 "e2e": target.limit_s - token_s * max(
                     table.workload.output.quantile(level) - 1.0, 0.0)}[target.metric]
         within = float(table.prompt_weights[table.first_token_s <= left].sum())
-        if within < level - 1e-9:
+        if within < target.level:
             return miss_of(setup, table, Refusal(target.metric, True), None)
     return None
 

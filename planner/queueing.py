@@ -33,7 +33,7 @@ from planner.loops import (
 )
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
-from planner.workload import Gaps, constant
+from planner.workload import SLACK, Gaps, constant
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
@@ -206,7 +206,7 @@ def placed_percentiles(wait: Wait, place: Wait, latency_s: Array, weights: Array
 def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array, times: Array,
                  most_s: Array, weights: Array) -> list[float]:
     """Of a mixture, see :func:`planner.loops.mixture_percentiles`."""
-    found = mixture_percentiles(np.asarray(percentiles) / 100.0 - 1e-9, middle_s, start_s, times,
+    found = mixture_percentiles(np.asarray(percentiles) / 100.0 - SLACK, middle_s, start_s, times,
                                 most_s, weights, CLOSE, SECANTS)
     return [float(x) for x in found]
 
@@ -368,7 +368,7 @@ class Chain:
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
         reached = self._once((cap,), lambda: np.cumsum(self._tokens(cap)))
-        index = int(np.searchsorted(reached, share - 1e-12))
+        index = int(np.searchsorted(reached, share - SLACK))
         return float(values[min(index, cap - 1)])
 
     def mean_tpot(self, cap: int, gaps: Gaps | None = None) -> float:

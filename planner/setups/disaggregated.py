@@ -206,7 +206,7 @@ class PrefillPool:
         if target is None:
             return ""
         alone = self.table.prompt_weights[self.latency_s + handover_s <= target.limit_s].sum()
-        return "" if float(alone) >= target.percentile / 100.0 - 1e-6 else "ttft"
+        return "" if float(alone) >= target.level else "ttft"
 
     def check(self, rate_per_s: float, cv2: float, handover_s: Array | float = 0.0,
               admission: Admission = NO_ADMISSION) -> Verdict:
@@ -231,7 +231,7 @@ class PrefillPool:
             return Verdict(True, self.batch)
         first, place = wait + admission.cards, admission.place
         moments = (float(x) for x in (first.busy, first.mean_s, first.second_s2, place.busy))
-        held = starts_placed(target.limit_s, target.percentile / 100.0 - 1e-6, *moments,
+        held = starts_placed(target.limit_s, target.level, *moments,
                              *place.given, self.latency_s + handover_s,
                              self.table.prompt_weights) and self.placed(place, handover_s)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
@@ -242,11 +242,10 @@ class PrefillPool:
         target = self.target
         if target is None:
             return True
-        level = target.percentile / 100.0 - 1e-6
-        if float(place.busy) <= 1.0 - level:
+        if float(place.busy) <= 1.0 - target.level:
             return True
         return float(share_within(target.limit_s, place, self.latency_s + handover_s,
-                                  self.table.prompt_weights)) >= level
+                                  self.table.prompt_weights)) >= target.level
 
     @cached_property
     def ceiling(self) -> float:
