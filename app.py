@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from flask import Flask
 
 from planner.api import register_api
@@ -13,7 +14,7 @@ from planner.api.observe import register_observation
 from planner.api.problems import register_problems
 from planner.cli import register_commands
 from planner.extensions import db, migrate, prepare_sqlite
-from planner.settings import database_url, load_settings
+from planner.settings import database_url, load_settings, unknown_settings
 
 
 def create_app(config: Mapping[str, Any] | None = None) -> Flask:
@@ -44,6 +45,8 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
     register_observation(app)
+    for sentence in unknown_settings():
+        structlog.get_logger().warning("unknown_setting", message=sentence)
     register_api(app)
     register_problems(app)
     register_commands(app)

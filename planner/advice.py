@@ -193,14 +193,16 @@ def _levers(request: PlanRequest, resources: Resources, fleet: Fleet, metric: st
     """Levers that apply to the recommended option."""
     kept = _kept(request, fleet)
     sized, gpus = fleet.sized, [p.pool.deployment.gpu for p in fleet.pools]
-    if "disaggregated" not in request.setups and missed_targets(sized.latencies, request):
+    decodes = request.workload.output.several
+    if decodes and "disaggregated" not in request.setups and missed_targets(sized.latencies,
+                                                                            request):
         yield Lever("disaggregated", "two pools (disaggregated)",
                     replace(kept, setups=("disaggregated",)))
     wide = sized.weights in ("bf16", "fp16", "fp32")
     if wide and all("fp8" in g.peak_flop_per_s for g in gpus):
         yield Lever("fp8_weights", "FP8 weights",
                     replace(kept, precisions=(Precisions("fp8", sized.kv),)))
-    if sized.kv in ("bf16", "fp16", "fp32"):
+    if sized.kv in ("bf16", "fp16", "fp32") and (decodes or metric == "memory"):
         yield Lever("fp8_kv", "an FP8 KV cache",
                     replace(kept, precisions=(Precisions(sized.weights, "fp8"),)))
     if sized.setup == "chunked":
@@ -209,7 +211,7 @@ def _levers(request: PlanRequest, resources: Resources, fleet: Fleet, metric: st
     if not request.workload.prefix_hit:
         yield Lever("prefix_caching", f"prefix caching with a hit rate of {PREFIX_HIT:.0%}",
                     replace(kept, workload=replace(kept.workload, prefix_hit=PREFIX_HIT)))
-    if request.speculative is None:
+    if decodes and request.speculative is None:
         yield Lever("speculative_decoding",
                     f"speculative decoding ({DRAFT.draft_tokens} draft tokens, acceptance "
                     f"{DRAFT.acceptance:g})", replace(kept, speculative=DRAFT))
@@ -371,15 +373,17 @@ def faster_gpu_trap(request: PlanRequest, pricer: Pricer, fleet: Fleet) -> list[
             float(model.seconds(StepBatch(prefill_tokens=workload.new_prompt.mean,
                                           prefill_sequences=1.0))),
             float(model.seconds(StepBatch(decodes=running, context=workload.running_context)))))
-    prefill, decode = steps[0][0] / steps[1][0], steps[0][1] / steps[1][1]
+    prefill = steps[0][0] / steps[1][0]
+    decode = steps[0][1] / steps[1][1] if workload.output.several else None
     cost = ""
     then_price, now_price = pricer.choice(other.slug), pricer.choice(now.gpu.slug)
     if then_price is not None and now_price is not None:
         ratio = then_price.price.usd_per_gpu_hour / now_price.price.usd_per_gpu_hour
         cost = f" at {ratio:.2f} times the price"
-    message = (f"{other.name} against {now.gpu.name}: prefill {prefill:.2f} times as fast, decode "
-               f"{decode:.2f} times{cost}. A faster GPU helps the phase that its faster part "
-               "serves: compute for prefill, bandwidth for decode.")
+    message = f"{other.name} against {now.gpu.name}: prefill {prefill:.2f} times as fast"
+    message += f"{cost}." if decode is None else (
+        f", decode {decode:.2f} times{cost}. A faster GPU helps the phase that its faster part "
+        "serves: compute for prefill, bandwidth for decode.")
     return [{**_row("faster_gpu", message, fleet.gpus, None, None),
              "prefill_speedup": prefill, "decode_speedup": decode, "gpu": other.slug}]
 

@@ -165,7 +165,8 @@ def warnings(seen: Latencies, request: PlanRequest) -> list[str]:
         value = figures[slo.metric][f"p{slo.percentile:g}"]
         words = (f"{slo.metric.upper()} p{slo.percentile:g} is {s_to_ms(value):.1f} ms, above its "
                  f"target of {s_to_ms(slo.limit_s):g} ms.")
-        if slo.metric == "tpot" and request.workload.output.mean < REFERENCE_TOKENS:
+        if (slo.metric == "tpot" and request.workload.output.mean < REFERENCE_TOKENS
+                and request.limits.max_sequences != 1):  # alone nothing waits for another prompt
             words += (f" The pool is sized for answers of {REFERENCE_TOKENS:g} tokens; in answers "
                       f"of {request.workload.output.mean:.0f} the wait for another prompt spreads "
                       "over fewer tokens. Two pools, smaller chunks, other layouts or more "

@@ -1016,7 +1016,8 @@ def starts_placed(limit_s: float, level: float, busy: float, mean_s: float, seco
                   places: float, given_s: float, given_s2: float, latency: Array, weights: Array
                   ) -> bool:
     """Whether a wait and a latency keep a limit at a level where a share ``places`` of the requests
-    waits for a place as well, see :func:`placed_laws`."""
+    waits for a place as well, see :func:`placed_laws`: never more of them in time than of others.
+    """
     alone = 0.0
     for k in range(len(latency)):
         alone += weights[k] if latency[k] <= limit_s else 0.0
@@ -1031,7 +1032,7 @@ def starts_placed(limit_s: float, level: float, busy: float, mean_s: float, seco
         if places > NOTICEABLE:
             late += weights[k] * token_within(left, 0.0, laws[0, 0, 1], laws[1, 0, 1],
                                               laws[2, 0, 1], np.inf)
-    return (1.0 - places) * total + places * late >= level
+    return (1.0 - places) * total + places * min(late, total) >= level
 
 
 @entry

@@ -147,7 +147,7 @@ def _aggregated(points: Sequence[Point], catalog: Catalog, first: int) -> list[d
 
 def _answer(columns: _Columns, i: int, replicas: float, gpus: int,
             confidence: Mapping[str, Any]) -> dict[str, Any]:
-    """One point's document; throughput by Little's law, or the offered rate."""
+    """One point's document; throughput by Little's law, or the rate that is carried."""
     ttft, tpot, output = columns.ttft[i], columns.tpot[i], columns.output[i]
     if columns.clients[i]:
         cycle = ttft + tpot * max(output - 1.0, 0.0)
@@ -225,6 +225,17 @@ def _closed(columns: _Columns, deployment: Deployment) -> None:
     columns.tpot[at] = token
     load = running / ranks * prefill / (output * token)
     columns.saturated[at] = (waiting > 0) | (load > SATURATED_LOAD)
+    _prompts_alone(columns, at, ranks / prefill)
+
+
+def _prompts_alone(columns: _Columns, at: NDArray[np.int64], most_rps: Array) -> None:
+    """Closed loops of answers of one token: clients only wait for prefills, of which so many
+    [1/s] are carried; Little's law gives the wait where that binds."""
+    least_s = columns.clients[at] / most_rps
+    alone = (columns.output[at] < SEVERAL_TOKENS) & (columns.clients[at] > 0)
+    columns.saturated[at] = np.where(alone, least_s > SATURATED_LOAD * columns.ttft[at],
+                                     columns.saturated[at])
+    columns.ttft[at] = np.where(alone, np.maximum(columns.ttft[at], least_s), columns.ttft[at])
 
 
 def _open(columns: _Columns, deployment: Deployment) -> None:
@@ -251,6 +262,8 @@ def _open(columns: _Columns, deployment: Deployment) -> None:
                                 + profile.lag_s(_alone_s(model, context), prompt)
                                 + wait)
     columns.tpot[at] = token
+    columns.rate[at] = np.where(full, np.minimum(rate, 1.0 / (prefill / ranks
+                                                              + output * decode / cap)), rate)
     columns.saturated[at] = full | (load > SATURATED_LOAD)
 
 
@@ -309,7 +322,9 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
     columns.ttft[:] = ttft
     over = (columns.rate >= limit) & ~closed
     columns.ttft[over] = np.inf
+    columns.rate[:] = np.where(over, np.minimum(columns.rate, limit), columns.rate)
     columns.saturated[:] = over | (load >= SATURATED_LOAD) | (columns.clients > cap * 1.001)
+    _prompts_alone(columns, np.arange(len(prompt)), servers / service)
 
 
 def _pool_wait_s(service: Array, load: Array, servers: float, clients: Array) -> Array:

@@ -33,7 +33,7 @@ from planner.loops import (
 )
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
-from planner.workload import Gaps
+from planner.workload import SLACK, Gaps
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
@@ -199,7 +199,7 @@ def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array
 @lru_cache(maxsize=64)
 def _shares(percentiles: tuple[float, ...]) -> Array:
     """Shares that percentiles stand for; a hair less, so that a sum of weights reaches them."""
-    return np.asarray(percentiles) / 100.0 - 1e-9
+    return np.asarray(percentiles) / 100.0 - SLACK
 
 
 @lru_cache(maxsize=64)
@@ -360,7 +360,7 @@ class Chain:
     def token_percentile(self, values: Array, cap: int, share: float) -> float:
         """The value whose share of generated tokens reaches ``share`` (values ascend with n)."""
         reached = self._once((cap,), lambda: self._tokens(cap).cumsum())
-        return float(values[min(int(reached.searchsorted(share - 1e-12)), cap - 1)])
+        return float(values[min(int(reached.searchsorted(share - SLACK)), cap - 1)])
 
     def mean_tpot(self, cap: int, gaps: Gaps | None = None) -> float:
         """Mean TPOT [s] of the requests, or of answers with given gaps."""

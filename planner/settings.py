@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PREFIX = "PLANNER_"
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -84,6 +86,19 @@ def load_settings(overrides: Mapping[str, Any] | None = None,
     values = {s.name: _read(s, source) for s in SETTINGS}
     values.update(overrides or {})
     return values
+
+
+def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each variable of the environment that looks like a setting and is none."""
+    names = [s.name for s in SETTINGS]
+    source, found = os.environ if environ is None else environ, []
+    for name in sorted(source):
+        if name.startswith(PREFIX) and name not in names:
+            bare = name.removeprefix(PREFIX)
+            near = [bare] if bare in names else difflib.get_close_matches(name, names, 1, 0.7)
+            found.append(f"{name} is no setting and is ignored" + (
+                f"; did you mean {near[0]}?" if near else "; docs/settings.md lists them"))
+    return found
 
 
 def _read(setting: Setting, environ: Mapping[str, str]) -> Any:

@@ -218,9 +218,11 @@ class _DecodePools:
         """A pool by the smallest share that it holds, of those from the usual one up."""
         source = pool.source
         assert isinstance(source, DecodePool)
-        least = max(CLEARLY * _waiting_share(source, self.request, pool), ADMISSION_SHARE)
-        held = [s for s in ADMISSION_SHARES if least <= s < source.admission_share]
-        return replace(pool, source=source.allowing(held[-1])) if held else pool
+        waits = CLEARLY * _waiting_share(source, self.request, pool)
+        held = ADMISSION_SHARE if waits <= ADMISSION_SHARE else min(
+            s for s in ADMISSION_SHARES if s >= min(waits, source.admission_share))
+        return (replace(pool, source=source.allowing(held)) if held < source.admission_share
+                else pool)
 
 
 class _PrefillLayout:

@@ -17,6 +17,9 @@ _NORMAL = NormalDist()
 Z95 = _NORMAL.inv_cdf(0.95)
 MAX_P95_OVER_MEAN = math.exp(Z95**2 / 2)
 """No log-normal has a 95th percentile above 3.87 times its mean."""
+SLACK = 1e-9
+"""Share that rounding may take from a percentile. Checks and figures allow the same: at the edge of
+a bin of lengths one more would read a level on the other side."""
 SEVERAL_TOKENS = 1.5
 """[token] length from which an answer has a second token; those between are means of a bin."""
 REFERENCE_TOKENS = 96.0
@@ -143,7 +146,7 @@ class Lengths:
 
     def quantile(self, share: float) -> float:
         """Smallest point [token] whose cumulated weight reaches ``share``."""
-        index = int(self._reached.searchsorted(share - 1e-12))
+        index = int(self._reached.searchsorted(share - SLACK))
         return float(self.tokens[min(index, len(self.tokens) - 1)])
 
     def scaled(self, factor: float) -> Lengths:
@@ -238,6 +241,11 @@ class Slo:
     metric: str
     limit_s: float
     percentile: float = 90.0
+
+    @property
+    def level(self) -> float:
+        """Share of the requests that must keep the limit, less :data:`SLACK`."""
+        return self.percentile / 100.0 - SLACK
 
 
 @dataclass(frozen=True)

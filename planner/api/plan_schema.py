@@ -231,6 +231,8 @@ def plan_of(data: Mapping[str, Any], saved: SavedWorkloads | None = None,
     if data["verify"] and data["measured"]:
         raise InvalidDocument([("/verify", "does not go with measured workers, whose step times "
                                 "are not known")])
+    if data["limits"]["token_budgets"] and "chunked" not in data["setups"]:
+        raise InvalidDocument([("/limits/token_budgets", "only goes with the setup chunked")])
     stated, slo = _workload_and_slo(data, saved)
     workload, assumed = with_trace(stated, traces)
     read = workload_of(workload, slo)

@@ -13,7 +13,7 @@ from planner.api.lengths import LengthField, lengths_of
 from planner.api.validation import InvalidDocument, StrictSchema
 from planner.errors import NotInCatalog
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, ms_to_s
-from planner.workload import Slo, Workload
+from planner.workload import Lengths, Slo, Workload
 
 METRICS = ("ttft", "tpot", "itl", "e2e")
 DEFAULT_PERCENTILE = 90.0
@@ -166,7 +166,7 @@ def workload_of(data: Mapping[str, Any], slo: Mapping[str, Any]) -> ReadWorkload
     """
     prompt, output = lengths_of(data["prompt_tokens"]), lengths_of(data["output_tokens"])
     slos = slos_of(slo)
-    rate, assumptions = _rate(data, slos, output.mean)
+    rate, assumptions = _rate(data, slos, output)
     per_day = data.get("requests_per_day")
     workload = Workload(rate, prompt, output, data["arrival_cv"], data["prefix_cache_hit_rate"],
                         slos, None if per_day is None else per_day / SECONDS_PER_DAY,
@@ -174,7 +174,7 @@ def workload_of(data: Mapping[str, Any], slo: Mapping[str, Any]) -> ReadWorkload
     return ReadWorkload(workload, dict(data), assumptions)
 
 
-def _rate(data: Mapping[str, Any], slos: tuple[Slo, ...], output_mean: float
+def _rate(data: Mapping[str, Any], slos: tuple[Slo, ...], output: Lengths
           ) -> tuple[float, tuple[dict[str, Any], ...]]:
     """Requests per second at the peak, and what that assumes."""
     if "requests_per_second" in data:
@@ -183,25 +183,28 @@ def _rate(data: Mapping[str, Any], slos: tuple[Slo, ...], output_mean: float
         rate = data["requests_per_day"] * data["peak_hour_share"] / SECONDS_PER_HOUR
         return rate, (_assumed("requests_per_second", rate, "1/s",
                                "requests_per_day x peak_hour_share / 3600 s"),)
-    seconds, how = _answer_time(slos, output_mean)
+    seconds, how = _answer_time(slos, output)
     rate = data["concurrent_users"] / (data["think_time_s"] + seconds)
     return rate, (_assumed("request_seconds", seconds, "s", how),
                   _assumed("requests_per_second", rate, "1/s",
                            "concurrent_users / (think_time_s + request_seconds), Little's law"))
 
 
-def _answer_time(slos: tuple[Slo, ...], output_mean: float) -> tuple[float, str]:
+def _answer_time(slos: tuple[Slo, ...], output: Lengths) -> tuple[float, str]:
     """How long [s] a user waits for an answer that just meets the targets."""
     limit = {s.metric: s.limit_s for s in slos}
     if "e2e" in limit:
         return limit["e2e"], "an answer takes the e2e target"
+    if "ttft" in limit and not output.several:
+        return limit["ttft"], "an answer of one token takes the ttft target"
     step = limit.get("tpot", limit.get("itl"))
     if "ttft" in limit and step is not None:
-        return (limit["ttft"] + step * (output_mean - 1.0),
+        return (limit["ttft"] + step * (output.mean - 1.0),
                 "an answer takes the ttft target plus the tpot (or itl) target per output token")
     raise InvalidDocument([(
         "/workload/concurrent_users",
-        "needs an answer time: give slo e2e_ms, or ttft_ms with tpot_ms")])
+        "needs an answer time: give slo e2e_ms, or ttft_ms with tpot_ms (ttft_ms alone where "
+        "answers have one token)")])
 
 
 def _assumed(name: str, value: float, unit: str, source: str) -> dict[str, Any]:

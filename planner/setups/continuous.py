@@ -240,7 +240,7 @@ class Continuous(ABC):
         alike = replace(chain, gaps=Gaps.of_length(tokens + 1.0), known={})
         limit_s = target.limit_s - float(self.table.first_token_s.min())
         within = alike.token_share_within(max(limit_s, 0.0) / tokens * (1.0 + CLOSE))
-        return within[index] >= q - 1e-6
+        return within[index] >= target.level
 
     def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether a cap misses an end-to-end or gap target."""
@@ -253,7 +253,7 @@ class Continuous(ABC):
         wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[at:cap])
         places, given_s = chain.waiting()
         return not ends_in_time(
-            target.limit_s, _level(target), tokens, q - 1e-9, times.step_s, times.times,
+            target.limit_s, _level(target), tokens, target.level, times.step_s, times.times,
             times.most_s, chain.written()[:cap], float(chain.tail()[at]), float(wait.busy[0]),
             float(wait.mean_s[0]), float(wait.second_s2[0]), float(places[at]),
             float(given_s[at]), latency[0], self.table.prompt_weights, CLOSE)
@@ -352,4 +352,4 @@ def most_tokens(target: Slo | None) -> tuple[float, float]:
 
 
 def _level(target: Slo) -> float:
-    return target.percentile / 100.0 - 1e-6
+    return target.level

@@ -233,7 +233,7 @@ class PrefillPool:
         if target is None:
             return ""
         alone = self.table.prompt_weights @ (self.latency_s + handover_s <= target.limit_s)
-        return "" if float(alone) >= target.percentile / 100.0 - 1e-6 else "ttft"
+        return "" if float(alone) >= target.level else "ttft"
 
     def check(self, rate_per_s: float, cv2: float, handover_s: Array | float = 0.0,
               admission: Admission = NO_ADMISSION) -> Verdict:
@@ -260,7 +260,7 @@ class PrefillPool:
         held = prompts_placed(
             rate_per_s / ranks, *self._moments, self.table.occupancy * ranks,
             1.0 + (cv2 - 1.0) / ranks, *waits, *place.given, target.limit_s,
-            target.percentile / 100.0 - 1e-6, self.latency_s + handover_s,
+            target.level, self.latency_s + handover_s,
             self.table.prompt_weights) and self.placed(place, handover_s)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
@@ -270,11 +270,10 @@ class PrefillPool:
         target = self.target
         if target is None:
             return True
-        level = target.percentile / 100.0 - 1e-6
-        if float(place.busy) <= 1.0 - level:
+        if float(place.busy) <= 1.0 - target.level:
             return True
         alone = (float(x) for x in (place.busy, place.mean_s, place.second_s2))
-        return bool(starts_placed(target.limit_s, level, *alone, 0.0, 0.0, 0.0,
+        return bool(starts_placed(target.limit_s, target.level, *alone, 0.0, 0.0, 0.0,
                                   self.latency_s + handover_s, self.table.prompt_weights))
 
     @cached_property

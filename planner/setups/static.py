@@ -33,7 +33,7 @@ from planner.setups.base import (
     highest_held,
 )
 from planner.setups.continuous import Array
-from planner.workload import Slo
+from planner.workload import SLACK, Slo
 
 QUEUE = 6
 """Longest queue that is told apart, in batches."""
@@ -129,7 +129,7 @@ class Static:
         lengths, shares = cycles.lengths_s[0], cycles.shares[0]
         beyond_s = float(np.maximum(lengths - left_s, 0.0) @ shares)
         late = bursts * beyond_s / (1.0 + bursts * float(lengths @ shares))
-        return late > 1.0 - target.percentile / 100.0 + 1e-6
+        return late > 1.0 - target.level
 
     def _late(self, law: Batches, rate_per_s: float, cv2: float, cap: int) -> str:
         """The first target that a batch limit misses."""
@@ -140,7 +140,7 @@ class Static:
                 limit_s -= law.tpot_percentiles([level])[0] * tokens
             share = (law.tpot_within(limit_s) if target.metric in ("tpot", "itl")
                      else float(law.ttft_within(np.array([limit_s]))[0]))
-            if share < level - 1e-6:
+            if share < target.level:
                 return target.metric
         return ""
 
@@ -383,7 +383,7 @@ class Batches:
 
     def ttft_percentiles(self, shares: list[float]) -> list[float]:
         """TTFT [s] that each share of the requests does not exceed."""
-        wanted = np.asarray(shares) - 1e-9
+        wanted = np.asarray(shares) - SLACK
         return [float(x) for x in reaching(self.ttft_within, wanted, 0.0, self.mean_ttft_s)]
 
     def tpot_within(self, limit_s: float) -> float:
@@ -397,7 +397,7 @@ class Batches:
     def tpot_percentiles(self, shares: list[float]) -> list[float]:
         """TPOT [s] that each share of the requests does not exceed."""
         reached = np.concatenate([[0.0], np.cumsum(self.batches)])
-        sizes = np.interp(np.asarray(shares) - 1e-9, reached, np.concatenate([[0.0], self.ends]))
+        sizes = np.interp(np.asarray(shares) - SLACK, reached, np.concatenate([[0.0], self.ends]))
         place = np.clip(np.ceil(sizes - 1e-6).astype(int), 1, len(self.steps_s)) - 1
         return [float(x) for x in self.steps_s[place]]
 

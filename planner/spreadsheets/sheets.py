@@ -230,8 +230,8 @@ def read_csv(data: bytes, name: str) -> Sheet:
     delimiter = max(",;\t", key=first.count)
     found = Sheet(name, [])
     try:
-        for number, row in enumerate(csv.reader(io.StringIO(text), delimiter=delimiter,
-                                                strict=True), 1):
+        for number, row in enumerate(csv.reader(io.StringIO(text, newline=""),
+                                                delimiter=delimiter, strict=True), 1):
             cells = dict(_csv_cells(number, row, delimiter))
             if cells:
                 _keep(found, Line(number, cells))

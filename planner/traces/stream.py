@@ -46,7 +46,8 @@ class ReadLimits:
 
 
 def lines(stream: Readable, limits: ReadLimits) -> Iterator[bytes]:
-    """Lines of a stream without their line ends; gzip is recognised by its first two bytes.
+    """Lines of a stream without their line ends (LF, CR LF or CR); gzip is recognised by its first
+    two bytes.
 
     Raises
     ------
@@ -61,21 +62,23 @@ def lines(stream: Readable, limits: ReadLimits) -> Iterator[bytes]:
         if size > limits.size_bytes:
             raise TraceTooLarge(f"the trace has more than {limits.size_bytes:,} bytes of text "
                                 f"(reached after line {count})")
-        parts = (rest + chunk).split(b"\n")
-        rest = parts.pop()
+        text = rest + chunk
+        half = text[-1:] if text.endswith(b"\r") else b""  # the LF may come with the next chunk
+        parts = text.removesuffix(half).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest = parts.pop() + half
         for part in parts:
             count += 1
             yield _checked(part, count, limits)
         if len(rest) > limits.line_bytes:
             _checked(rest, count + 1, limits)
     if rest:
-        yield _checked(rest, count + 1, limits)
+        yield _checked(rest.removesuffix(b"\r"), count + 1, limits)
 
 
 def _checked(line: bytes, number: int, limits: ReadLimits) -> bytes:
     if len(line) > limits.line_bytes:
         raise InvalidValue(f"line {number} is longer than {limits.line_bytes:,} bytes")
-    return line.removesuffix(b"\r")
+    return line
 
 
 def _text(stream: Readable) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from planner.architectures import from_config
 from planner.catalog.book import Catalog
 from planner.catalog.shipped import shipped_catalog
 from planner.errors import ContextTooLong, NotInCatalog, PlannerError
+from planner.planning import make_plan
 from planner.requests import SETUPS, Batch, Layout, Precisions
 from planner.workload import from_mean_p95
 
@@ -168,6 +169,27 @@ def test_two_rates_are_one_too_many() -> None:
     document["workload"]["peak_hour_share"] = 0.1
     with pytest.raises(InvalidDocument, match="only one"):
         parse_plan(document)
+
+
+def test_users_of_answers_of_one_token_wait_for_that_token() -> None:
+    document = changed("workload/requests_per_second", ..., changed("slo", {"ttft_ms": 500}))
+    document["workload"].update(concurrent_users=900, think_time_s=30, output_tokens=1)
+    request = parse_plan({**document, "model": "llama-3.1-8b"})
+    assert request.workload.requests_per_s == pytest.approx(900 / 30.5)
+    made = make_plan(request, shipped_catalog())
+    own = made.request.workload.requests_per_s
+    answer_s = made.sized[0].latencies.e2e_s["mean"]
+    assert own == pytest.approx(900 / (30 + answer_s), rel=0.01)
+
+
+@pytest.mark.parametrize("setups", [["colocated"], ["static", "disaggregated"]])
+def test_token_budgets_are_for_chunks(setups: list[str]) -> None:
+    document = changed("setups", setups)
+    document["limits"] = {"token_budgets": [2048]}
+    with pytest.raises(InvalidDocument, match="only goes with the setup chunked") as caught:
+        parse_plan(document)
+    assert caught.value.pointer == "/limits/token_budgets"
+    assert parse_plan({**document, "setups": [*setups, "chunked"]}).limits.token_budgets == (2048,)
 
 
 def test_users_need_an_answer_time() -> None:

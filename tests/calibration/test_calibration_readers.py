@@ -251,9 +251,11 @@ def test_plain_rows() -> None:
     "users,prompt_len,output_len,p50_ttft_s,Median TPOT (ms)"])
 def test_header_spellings_and_separators(header: str) -> None:
     mark = max(",;\t", key=header.count)
-    point, = read("x", f"{header}\r\n{mark.join(['4', '100', '50', '0.03', '8'])}\r\n".encode())
-    assert (point.concurrency, point.prompt_tokens, point.output_tokens) == (4.0, 100.0, 50.0)
-    assert (point.ttft_s, point.tpot_s) == pytest.approx((0.03, 0.008))
+    for end in ("\r\n", "\r", "\n"):
+        text = f"{header}{end}{mark.join(['4', '100', '50', '0.03', '8'])}{end}"
+        point, = read("x", text.encode())
+        assert (point.concurrency, point.prompt_tokens, point.output_tokens) == (4.0, 100.0, 50.0)
+        assert (point.ttft_s, point.tpot_s) == pytest.approx((0.03, 0.008))
 
 
 def test_a_mean_wins_over_a_median_and_blank_rows_are_skipped() -> None:

@@ -112,6 +112,31 @@ def test_an_overloaded_open_loop_is_saturated(client: FlaskClient) -> None:
     assert full["ttft_ms"] is None
 
 
+@pytest.mark.parametrize("output", [1, 2, 200])
+@pytest.mark.parametrize("pools", [False, True])
+def test_no_more_is_carried_than_a_full_deployment_can(client: FlaskClient, output: int,
+                                                       pools: bool) -> None:
+    point = {**(split() if pools else POINT), "output_tokens": output}
+    del point["concurrency"]
+    rates = (0.5, 500, 5000, 50_000)
+    found = answers(client, *({**point, "requests_per_second": r} for r in rates))
+    assert found[0]["output_tokens_per_s"] == pytest.approx(0.5 * output)
+    assert [a["saturated"] for a in found[2:]] == [True, True]
+    assert found[3]["output_tokens_per_s"] < 5000 * output
+    assert found[3]["output_tokens_per_s"] == pytest.approx(found[2]["output_tokens_per_s"])
+
+
+@pytest.mark.parametrize("pools", [False, True])
+def test_clients_of_single_tokens_get_no_more_than_prefills(client: FlaskClient, pools: bool
+                                                            ) -> None:
+    point = {**(split() if pools else POINT), "output_tokens": 1}
+    found = answers(client, *({**point, "concurrency": c} for c in (1, 10_000, 100_000)))
+    assert [a["saturated"] for a in found] == [False, True, True]
+    assert found[2]["output_tokens_per_s"] == pytest.approx(found[1]["output_tokens_per_s"],
+                                                            rel=0.05)
+    assert found[0]["output_tokens_per_s"] < found[2]["output_tokens_per_s"]
+
+
 def test_what_was_not_fitted_says_so(client: FlaskClient) -> None:
     levels = [a["confidence"]["level"] for a in answers(
         client, POINT, {**POINT, "gpu": "l40s"}, {**POINT, "model": "falcon-mamba-7b"})]

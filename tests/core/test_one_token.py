@@ -59,6 +59,17 @@ def test_one_request_alone() -> None:
     assert request["e2e_ms"] == request["ttft_ms"]
 
 
+def test_no_lever_is_for_decoding() -> None:
+    made = plan(10.0, 1000, 1, setups=["colocated", "chunked"], slo={"ttft_ms": 1500})
+    rows = {row["code"]: row for row in made.document()["advice"]}
+    assert not {"speculative_decoding", "disaggregated", "fp8_kv"} & set(rows)
+    assert "decode" not in rows["faster_gpu"]["message"]
+    assert rows["faster_gpu"]["decode_speedup"] is None
+    assert rows["faster_gpu"]["prefill_speedup"] > 1.0
+    usual = {row["code"] for row in plan(10.0, 1000, 200).document()["advice"]}
+    assert {"speculative_decoding", "faster_gpu"} <= usual
+
+
 def test_predictions() -> None:
     one, two = predict([Point("llama-3.1-8b", "vllm", 500, output, "h100-sxm-80gb", concurrency=4)
                         for output in (1, 2)], catalog())

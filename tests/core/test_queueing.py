@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrivals import Influx, burst_ahead, burst_behind, peakedness, split_arrival_cv2
-from planner.compiled import entry
-from planner.loops import Prompts, prefills, starts_in_time
+from planner.loops import Prompts, ends_in_time, prefills, starts_placed
 from planner.queueing import (
     Chain,
     admission_wait,
     mg1_wait,
     no_wait,
+    placed_percentiles,
     sum_percentiles,
 )
 from planner.stalls import Stalls, TokenTimes
@@ -360,12 +360,6 @@ def test_running_answers_are_longer_than_the_mean():
     assert lengths.moment(2) / (2 * lengths.mean) > 0.9 * lengths.mean
 
 
-@entry
-def in_time(limit, level, busy, mean, second, busy_too, mean_too, second_too, latency, weights):
-    return starts_in_time(limit, level, busy, mean, second, busy_too, mean_too, second_too, latency,
-                          weights)
-
-
 @QUICK
 @given(first=st.tuples(st.floats(0.01, 0.9), st.floats(0.01, 2.0)),
        second=st.tuples(st.floats(1e-5, 0.9), st.floats(0.01, 2.0)), limit=st.floats(0.01, 5.0))
@@ -376,9 +370,28 @@ def test_a_second_wait_never_makes_it_more_likely_to_be_in_time(first, second, l
     both = float(share_within_both(limit, waits[0], waits[1], latency, ONE)[0])
     assert both <= share_within(limit, waits[0], latency, ONE)[0]
     assert both <= share_within(limit, waits[0] + waits[1], latency, ONE)[0] + 1e-15
-    moments = [float(x[0]) for w in waits for x in (w.busy, w.mean_s, w.second_s2)]
-    assert in_time(limit, both - 1e-9, *moments, latency[0], ONE)
-    assert not in_time(limit, both + 1e-9, *moments, latency[0], ONE)
+    moments = [float(x[0]) for x in (waits[0].busy, waits[0].mean_s, waits[0].second_s2)]
+    no_tokens, row = (0.0, 0.0), np.zeros(1)
+    for off, held in ((-1e-9, True), (1e-9, False)):
+        assert held == ends_in_time(limit, both + off, *no_tokens, row, np.zeros((3, 1, 1)), row,
+                                    row, 0.0, *moments, *second, latency[0], ONE, 1e-6)
+
+
+@QUICK
+@given(first=st.tuples(st.floats(0.01, 0.9), st.floats(0.01, 2.0)),
+       second=st.tuples(st.floats(1e-5, 0.9), st.floats(0.01, 2.0)), level=st.floats(0.5, 0.999))
+def test_a_place_is_waited_for_apart(first, second, level):
+    """The percentile of a figure is where its check turns, and hardly falls with a longer wait."""
+    wait, place = (admission_wait(np.float64(p), np.float64(m)) for p, m in (first, second))
+    latency = np.zeros(1)
+    [value] = placed_percentiles(wait, place, latency, ONE, (100 * level,))
+    moments = [float(x) for x in (wait.busy, wait.mean_s, wait.second_s2, place.busy)]
+    if value > 1e-9:
+        assert starts_placed(1.02 * value, level - 1e-6, *moments, *place.given, latency, ONE)
+        assert not starts_placed(0.999 * value, level, *moments, *place.given, latency, ONE)
+    assert value >= sum_percentiles(wait, latency, ONE, (100 * level,))[0] * 0.98
+    longer = admission_wait(np.float64(second[0]), np.float64(1.5 * second[1]))
+    assert placed_percentiles(wait, longer, latency, ONE, (100 * level,))[0] >= value * 0.99
 
 
 def test_two_matched_moments_alone_would_break_it():

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from core_helpers import plan
 
-ONE = {"layouts": [{"tensor_parallel": 1}], "token_budgets": [2048]}
+ONE = {"layouts": [{"tensor_parallel": 1}]}
 
 
 def limited(most: int, slo: dict[str, float], setup: str = "colocated", cv: float = 1.0,
             **changes: Any) -> int:
     asked = {"rate": 25.0, "prompt": 500, "output": 100, **changes}
+    budgets = {"token_budgets": [2048]} if setup == "chunked" else {}
     made = plan(asked["rate"], asked["prompt"], asked["output"], setups=[setup], slo=slo,
-                limits={**ONE, "max_sequences": most}, workload={"arrival_cv": cv}, advice=False)
+                limits={**ONE, **budgets, "max_sequences": most}, advice=False,
+                workload={"arrival_cv": cv})
     return int(made.options[0]["gpus"])
 
 

@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from core_helpers import plan
+
 from planner.api.plan_schema import parse_plan
 from planner.api.plan_service import make
 from planner.catalog.shipped import shipped_catalog
+from planner.describe import warnings
+from planner.setups.base import Latencies
 from planner.sweeps.lean import cell_rows
 from planner.workbook import words
 from planner.workbook.plan import Plan
@@ -20,6 +24,16 @@ def planned(**changed: Any) -> dict[str, Any]:
     """The code hour, bursts and answers of a few tokens, with something changed."""
     request = json.loads((EXAMPLES / "azure_code.json").read_text(encoding="utf-8"))
     return make(parse_plan({**request, "advice": False, **changed}), shipped_catalog()).document
+
+
+def test_who_runs_alone_waits_for_no_other_prompt() -> None:
+    late = dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), 1.0)
+    seen = Latencies(late, late, late, late, 1.0)
+    for most, told in ((None, True), (2, True), (1, False)):
+        request = plan(2.0, 1000, 20, advice=False, limits={"max_sequences": most}).request
+        [tpot] = warnings(seen, request)
+        assert tpot.startswith("TPOT p90 is 1000.0 ms, above its target of 40 ms.")
+        assert ("answers of 96 tokens" in tpot) is told
 
 
 def test_options_that_miss_a_target_say_so_and_come_last() -> None:

@@ -163,7 +163,8 @@ def test_csv_that_is_none(data: bytes, words: str) -> None:
         read_csv(data, "gpus")
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2", "a;b\n1;2", "a\tb\r\n1\t2"])
+@pytest.mark.parametrize("text", ["a,b\n1,2", "a;b\n1;2", "a\tb\r\n1\t2", "a,b\r1,2",
+                                  "a;b\r1;2\r"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_csv_of_every_kind(text: str, encoding: str) -> None:
     lines = read_csv(text.encode(encoding), "x").lines

@@ -56,12 +56,27 @@ def test_published_formats(form: str, packed: bool) -> None:
 
 @pytest.mark.parametrize("text", [
     "\ufeff" + FORMATS["plain"], FORMATS["plain"].replace("\n", "\r\n"),
+    FORMATS["plain"].replace("\n", "\r"), FORMATS["plain"].replace("\n", "\r").rstrip(),
     FORMATS["plain"].replace(",", ";"), FORMATS["plain"].replace(",", "\t"),
     FORMATS["plain"].replace("\n", "\n\n"), FORMATS["plain"].rstrip(),
     FORMATS["plain"].replace("100", "100.0"), FORMATS["plain"].replace(",100", ", 100"),
 ])
 def test_spellings_of_the_same_trace(text: str) -> None:
     assert read(text).prompt_tokens.tolist() == [100, 200, 300]
+
+
+class Piece(io.BytesIO):
+    """A stream that gives a few bytes at a time."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(7 if size is None or size < 0 else min(size, 7))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_may_be_cut_in_two(end: str) -> None:
+    text = FORMATS["plain"].replace("\n", end).encode()
+    for start in range(7):
+        assert len(read_trace(Piece(b"\n" * start + text))) == 3
 
 
 def test_gzip_members_in_a_row_are_one_file() -> None:

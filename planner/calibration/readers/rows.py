@@ -42,7 +42,7 @@ def cells(name: str, text: str) -> list[list[str]]:
     InvalidValue
         For text that is no CSV, or past the limit of rows.
     """
-    header = text.lstrip("\r\n").split("\n", 1)[0]
+    header = next(iter(text.lstrip("\r\n").splitlines()), "")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True,
                         delimiter=max(",;\t", key=header.count))
     rows: list[list[str]] = []

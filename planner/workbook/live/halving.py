@@ -11,11 +11,12 @@ import numpy as np
 from planner.loops import halvings
 from planner.workbook.live.expr import X
 from planner.workbook.live.laws import TINY_S2, Law
+from planner.workload import SLACK
 
 ONE_TIME = 0.0
 TRIED = "@"
 """Stands for a cell in a formula that is written for many."""
-CLOSE = 1e-9
+CLOSE = SLACK
 """Share by which a try may miss its level."""
 
 

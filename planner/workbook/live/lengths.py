@@ -22,7 +22,7 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
-from planner.workload import _EDGES, Z95, Lengths
+from planner.workload import _EDGES, SLACK, Z95, Lengths
 
 EDGES = _EDGES
 BINS = len(EDGES) - 1
@@ -85,7 +85,7 @@ class LengthRows:
 
     def quantile(self, level: X) -> X:
         """Smallest length whose cumulated share reaches a level."""
-        below = total(1.0 * (self.reached.all < level - 1e-12))
+        below = total(1.0 * (self.reached.all < level - SLACK))
         return pick(self.tokens.all, least(below + 1.0, x(len(self.tokens.value))))
 
 

@@ -57,10 +57,10 @@ from planner.workbook.live.onepool import (
     Wait,
     rank_wait,
 )
-from planner.workload import REFERENCE_TOKENS
+from planner.workload import REFERENCE_TOKENS, SLACK
 
-BARELY = 1e-6
-"""Share by which a level may be missed (``continuous._level``)."""
+BARELY = SLACK
+"""Share by which a level may be missed (``Slo.level``)."""
 SHORT_HALVINGS = 17
 """Bisections of a percentile that a rate is asked for."""
 RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")

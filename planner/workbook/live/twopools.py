@@ -435,7 +435,7 @@ class TwoPools:
             late = (x(1.0), *given_place(wait, place).shape_scale(put, " and for a place"))
             inside = put("Share within the target of TTFT",
                          (1.0 - place.busy) * share_within_both(share.all, left, alone, None)
-                         + place.busy * share_within_both(share.all, left, late, None))
+                         + place.busy * share_within_both(share.all, left, late, alone))
             tests = both(packs.allowed > 0.0, rho < 1.0,
                          one.rate * self.sends < MAX_LINK_LOAD,
                          inside >= targets.ttft_level - BARELY,
