@@ -20,7 +20,7 @@ FAR_OUT = 50.0
 """Means and scales of a gamma beyond which nothing is left."""
 SIDE = 17
 """Columns from one of the search to the next of the same rate."""
-BEYOND = 17
+BEYOND = 28
 """Blocks of :data:`SIDE` columns that the search may take; several columns at once stand beyond."""
 
 

@@ -39,6 +39,8 @@ OCTAVES, FIRST_OCTAVES = 12, 3
 """Octaves below the ceiling in which it is sought, and of the first try."""
 HALVINGS = 20
 """Bisections of a percentile."""
+SHORT_HALVINGS = 17
+"""Bisections of a percentile that a rate is asked for."""
 FAR = 30
 """First column of the search."""
 NEVER_S = 1e9

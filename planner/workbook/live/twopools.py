@@ -31,6 +31,7 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
+from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import FAR, NEVER_S, Tables, Targets, Wait, mg1, rank_wait
 from planner.workbook.live.pools import SCALAR_ROWS, OptionCells, PoolCells, PoolPlan
@@ -42,7 +43,7 @@ from planner.workbook.live.search import (
     Scalars,
     share_within_both,
 )
-from planner.workbook.live.seen import FirstToken, latencies
+from planner.workbook.live.seen import latencies
 from planner.workbook.live.sizing import Ask, Found, arrival_cv2, search, size
 from planner.workbook.live.step import kept_entries
 
@@ -285,10 +286,9 @@ class TwoPools:
 
         wait, mean = peak.wait, of("First token without waits, mean [s]", mean)
         first = FirstToken(
-            of("Share that waits", wait.busy), of("Wait, mean [s]", wait.mean),
-            of("Wait, mean of squares [s²]", wait.second), of("Gamma shape", peak.shape),
-            of("Gamma scale [s]", peak.scale), x(0.0), seen, self.prompt.share, mean)
-        first.mean = first.mean_wait + mean
+            of("Share that waits", wait.busy), of("Gamma shape", peak.shape),
+            of("Gamma scale [s]", peak.scale), x(0.0), seen, self.prompt.share,
+            of("Wait, mean [s]", wait.mean) + mean)
         chain.output(decode.peak)
         own = of("Wait for the prefill, mean [s]", peak.own_wait)
         return Pair(decode, prefill, place, first, own + mean + decode.peak.cells["mean_tpot"])
