@@ -1,81 +1,48 @@
 """The batch limit of a rate where whole requests or gaps between tokens have a target.
 
-Of several limits the planner takes the largest that holds everything (``continuous._slowly``). A
-larger limit makes tokens take longer and lets fewer requests wait for a place, so the search is a
-short one: at some limit, what first tokens take (and a prefill stalls) leaves a time for the
-tokens; the next limit is the largest whose tokens keep that time. The limit that this comes to is
-then asked exactly.
+Of several limits the planner takes the largest that holds everything (``continuous._slowly``). Of
+whole requests, first tokens take their part at the largest limit that holds the rest; that leaves
+a time for the tokens, which larger limits make longer. So the limit is the largest whose tokens
+keep that time (and whose gaps are short enough), and is then asked exactly.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.workbook.live.board import Column
-from planner.workbook.live.expr import X, highest, most, normal, sqrt, when, x
+from planner.workbook.live.expr import X, highest, most, when
 from planner.workbook.live.first_token import FirstToken
-from planner.workbook.live.laws import SIDE, TINY_S2, law_of, share_within
+from planner.workbook.live.gaps import Open, gaps_in_time
+from planner.workbook.live.laws import SIDE, law_of, share_within
 from planner.workbook.live.onepool import NEVER_S, SHORT_HALVINGS
 
 if TYPE_CHECKING:
     from planner.workbook.live.search import Asked, Chain
 
-TRIED = 2
-"""Limits that are looked at before the one that is asked."""
 TOKEN_BARELY = 1e-9
 """Share by which the level of the tokens of a whole request may be missed
 (``continuous._late``)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Open:
-    """Batch limits that hold the targets on tokens, over the limits.
-
-    Attributes
-    ----------
-    allowed : X
-        1 where the limit is asked and holds them.
-    test : X
-        Whether it keeps up with the rate and fits.
-    waiting : X
-        Output of those that wait past it.
-    """
-
-    allowed: X
-    test: X
-    waiting: X
-
-
 def settled(chain: Chain, one: Asked, found: Open) -> X:
-    """Write the limits that a rate comes to, one after the other; the last of them."""
-    caps, targets = chain.tables.cap, chain.targets
-    limit = chain.put(one)("Batch limit, first", highest(caps.all * found.allowed))
-    if targets.e2e_level is not None:
-        _whole_columns(chain, one, targets.e2e_level)
-    for place in range(1, TRIED + 1):
-        trial = _trial(chain, one, place, limit)
-        put, allowed = chain.put(trial), found.allowed
-        if targets.e2e is not None and targets.e2e_level is not None:
-            late = _first_token(chain, trial, targets.e2e_level)
-            left = _left(chain, trial, targets.e2e, targets.e2e_level, late)
-            allowed = allowed * (_whole_in_time(chain, trial, found, left).all >= 0.0)
-        if targets.itl is not None and targets.itl_level is not None:
-            share, stall = chain.stall(put, trial, targets.itl_level)
-            left = put("Left for a step [s]", targets.itl - when(
-                targets.itl_level > 1.0 - share, stall, 0.0))
-            allowed = allowed * (_steps_in_time(chain, trial, found, left).all >= 0.0)
-        limit = put("Largest limit in time", highest(caps.all * allowed))
-    return limit
-
-
-def _trial(chain: Chain, one: Asked, place: int, limit: X) -> Asked:
-    """A rate under a limit that is looked at: its cells have labels of their own."""
+    """The largest limit that also holds the targets on whole requests and gaps."""
+    caps, targets, put = chain.tables.cap, chain.targets, chain.put(one)
+    limit = put("First limit, for tokens alone", highest(caps.all * found.allowed))
     trial = replace(one, cells={**one.cells, "limit": limit}, over_sizes=dict(one.over_sizes),
-                    suffix=f", limit {place}", aside=SIDE * place)
+                    suffix=", first limit", aside=SIDE)
     chain.at_limit(trial)
     chain.first_token(trial)
-    return trial
+    allowed = found.allowed
+    if targets.e2e is not None and targets.e2e_level is not None:
+        _whole_columns(chain, one, targets.e2e_level)
+        late = _first_token(chain, trial, targets.e2e_level)
+        left = _left(chain, trial, targets.e2e, targets.e2e_level, late)
+        allowed = allowed * (_whole_in_time(chain, trial, found, left).all >= 0.0)
+    if targets.itl is not None and targets.itl_level is not None:
+        allowed = allowed * gaps_in_time(chain, trial, found, targets.itl, targets.itl_level).all
+    return highest(caps.all * allowed)
 
 
 def _whole_columns(chain: Chain, one: Asked, level: X) -> None:
@@ -131,7 +98,7 @@ def _whole_in_time(chain: Chain, trial: Asked, found: Open, left: X) -> Column:
     assert trial.limits_pace is not None
     assert trial.write is not None
     assert trial.limits is not None
-    t, text = chain.tables, f", whole requests{trial.suffix}"
+    t, text = chain.tables, ", whole requests"
     law, last = trial.laws[chain.whole_label][0], trial.laws[f"{chain.whole_label}, limits"][0]
     good = trial.write(f"In time{text}", share_within(
         left, trial.pace.step, law, t.variance.each, "each"))
@@ -141,15 +108,3 @@ def _whole_in_time(chain: Chain, trial: Asked, found: Open, left: X) -> Column:
     assert level is not None
     return chain.in_time(trial, found.test, found.waiting, good, good_last,
                          level - TOKEN_BARELY, text)
-
-
-def _steps_in_time(chain: Chain, trial: Asked, found: Open, left: X) -> Column:
-    """For each limit, output with steps in time less what must be."""
-    assert trial.write is not None
-    assert trial.limits is not None
-    t, text, level = chain.tables, f", gaps{trial.suffix}", chain.targets.itl_level
-    assert level is not None
-    good = trial.write(f"In time{text}", normal((left - t.seconds.each) / sqrt(
-        t.variance.each + TINY_S2)))
-    last = trial.limits(f"In time{text}", normal((left - t.cap_step.each) / sqrt(x(TINY_S2))))
-    return chain.in_time(trial, found.test, found.waiting, good, last, level - TOKEN_BARELY, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from planner.workbook.live.expr import (
     whole,
     x,
 )
+from planner.workbook.live.gaps import Open
 from planner.workbook.live.halving import TRIED, Reached, States
 from planner.workbook.live.laws import (
     FAR_OUT,
@@ -50,7 +50,7 @@ from planner.workbook.live.laws import (
     law_of,
     share_within,
 )
-from planner.workbook.live.limits import TOKEN_BARELY, Open, settled, whole_within
+from planner.workbook.live.limits import TOKEN_BARELY, settled, whole_within
 from planner.workbook.live.onepool import (
     FAR,
     NEVER_S,
@@ -60,12 +60,11 @@ from planner.workbook.live.onepool import (
     Wait,
     rank_wait,
 )
+from planner.workbook.live.search_rows import by_row
 from planner.workload import REFERENCE_TOKENS
 
 BARELY = 1e-6
 """Share by which a level may be missed (``continuous._level``)."""
-RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")
-"""A column of a sheet as a range."""
 LEAST_WEIGHT = 1e-300
 """A sum of weights that is 0 where a rate is far beyond what a limit carries."""
 
@@ -562,7 +561,7 @@ class Chain:
             mine = step / self.left(one, t.extra["cap_per_token"].each)
         else:
             mine = step if self.kind == "decode" else step / c["slow"]
-        return self._ratio(one, open_e, t.output.mean), mine, self._limit_weight(one)
+        return self._ratio(one, open_e, t.output.mean), mine, self.limit_weight(one)
 
     def _ratio(self, one: Asked, open_e: X, tokens: X) -> X:
         """Ratio of the tail past each limit, of answers of so many tokens on average."""
@@ -588,7 +587,7 @@ class Chain:
         last = normal((limit - mine) / sqrt(x(TINY_S2)))
         return self._surplus(one, weight, mine, ratio, good, last, level - BARELY)
 
-    def _limit_weight(self, one: Asked, reference: bool = False) -> X:
+    def limit_weight(self, one: Asked, reference: bool = False) -> X:
         """Weight of each batch limit."""
         c, caps = one.cells, self.tables.cap.each
         top = c["top_reference"] if reference else c["top"]
@@ -609,24 +608,24 @@ class Chain:
         level = self.targets.tpot_level - BARELY
         is_open = one.limits("Open", open_e * 1.0).each > 0.0
         mine = one.limits("Its TPOT [s]", mine).each
-        waiting = self._waiting(one, is_open, (ratio, mine, weight), "")
+        waiting, past = self._waiting(one, is_open, (ratio, mine, weight), "")
         answers = self.in_time(one, is_open, waiting, own, own_last, level, "").each
         text = ", reference answers"
-        short_waiting = self._waiting(one, is_open, (self._ratio(one, open_e, least(
-            REFERENCE_TOKENS, self.tables.output.mean)), mine, self._limit_weight(one, True)), text)
+        short_waiting, _ = self._waiting(one, is_open, (self._ratio(one, open_e, least(
+            REFERENCE_TOKENS, self.tables.output.mean)), mine, self.limit_weight(one, True)), text)
         reference = self.in_time(one, is_open, short_waiting, short, short_last, level, text,
                                  True).each
         held = self._held(one.column, is_open, when(
             self.tables.output.mean > REFERENCE_TOKENS, least(answers, reference), reference))
-        return Open(1.0 * (held.all >= 0.0), is_open, waiting)
+        return Open(1.0 * (held.all >= 0.0), is_open, waiting, past)
 
-    def _waiting(self, one: Asked, is_open: X, tail: tuple[X, X, X], text: str) -> X:
-        """Output of those that wait past each limit, a column."""
+    def _waiting(self, one: Asked, is_open: X, tail: tuple[X, X, X], text: str) -> tuple[X, X]:
+        """Output of those that wait past each limit, and the ratio there, a column each."""
         assert one.limits is not None
         ratio, mine, weight = tail
         past = one.limits(f"Ratio past it{text}", when(is_open, ratio, 0.5)).each
         return one.limits(f"Output of those that wait{text}", when(
-            is_open, weight * self.tables.cap.each / mine * past / (1.0 - past), 0.0)).each
+            is_open, weight * self.tables.cap.each / mine * past / (1.0 - past), 0.0)).each, past
 
     def in_time(self, one: Asked, is_open: X, waiting: X, good: Cells, last: Cells, level: X,
                 text: str, reference: bool = False) -> Column:
@@ -1010,20 +1009,3 @@ class Chain:
             at = put(f"Try {i} {label}", X(
                 e.text, value if np.ndim(span.value) else float(value[0, 0]), e.binds))
         return at
-
-
-def by_row(text: str, chain: Chain) -> str:
-    """A formula over the batch sizes as one of a single row of them."""
-    t = chain.tables
-    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles,
-               chain.gains, chain.curve]
-    for column in columns:
-        if column is not None and column.name:
-            text = re.sub(rf"\b{column.name}\b", column.each.text, text)
-    rows = {(t.n.first, t.n.last): "{r}", (t.n.first - 1, t.n.last - 1): "{p}"}
-
-    def one(found: re.Match[str]) -> str:
-        row = rows.get((int(found[2]), int(found[3])))
-        return found[0] if row is None else found[1] + row
-
-    return RANGE.sub(one, text)
