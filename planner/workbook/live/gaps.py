@@ -19,7 +19,6 @@ from planner.workbook.live.expr import (
     most,
     pick,
     place_below,
-    sqrt,
     when,
     whole,
 )
@@ -53,19 +52,60 @@ class Open:
 
 
 def gaps_in_time(chain: Chain, trial: Asked, found: Open, limit: X, level: X) -> Column:
-    """For each limit, 1 where the gap of a level is short enough, else 0: without a stall where
-    few enough gaps hold one, else with the stall at the limit of the trial."""
-    assert trial.limits is not None
-    put = chain.put(trial)
-    _, stall = chain.stall(put, trial, level)
-    left = put("Left for a step [s]", limit - stall)
-    alone = _steps_in_time(chain, trial, found, limit, level, "")
-    beside = _steps_in_time(chain, trial, found, left, level, " beside a stall")
-    share = _stalled(chain, trial, found)
-    made = trial.limits("Gaps in time", 1.0 * (when(
-        level > 1.0 - share, beside.each, alone.each) >= 0.0))
+    """For each limit, 1 where the gap of a level is short enough, else 0."""
+    write, t, caps = trial.limits, chain.tables, chain.tables.cap.each
+    assert write is not None
+    assert trial.write is not None
+    left = write("Left for a step", _left(chain, trial, _stalled(chain, trial, found), limit,
+                                          level)).each
+    output = chain.weights(trial) * t.n.all / chain.tpot(trial)
+    so_far, _ = chain.summed(trial.write.bare(), X(
+        by_row(output.text, chain), np.nan_to_num(output.value), output.binds))
+    size = write("Batch size with that step", least(_size_of(chain, left), caps)).each
+    written = write("Output up to it", _up_to(chain, so_far, size)).each
+    whole_ = write("Output of all", pick(so_far, chain.place.each) + found.waiting).each
+    written = written + (t.cap_step.each <= left) * found.waiting
+    made = write("Gaps in time", when(
+        found.test, 1.0 * (written >= (level - BARELY) * whole_), 0.0))
     assert isinstance(made, Column)
     return made
+
+
+def _left(chain: Chain, trial: Asked, share: X, limit: X, level: X) -> X:
+    """Time [s] that a stall leaves to a step; all of it where few enough gaps hold one."""
+    t = chain.tables
+    if chain.kind == "chunked":
+        _, stall = chain.stall(chain.put(trial), trial, level)
+    else:
+        inside = (level - (1.0 - share)) / most(share, 1e-12) - 1e-12
+        below = place_below(most(inside, t.prompt.reached.row(0)), t.prompt.reached.all)
+        rows = float(len(t.prompt.reached.value))
+        stall = pick(t.prefill.all, when(
+            inside <= t.prompt.reached.row(0), 1.0, least(below + 1.0, rows)))
+    return limit - when(level > 1.0 - share, stall, 0.0)
+
+
+def _size_of(chain: Chain, seconds: X) -> X:
+    """Largest batch size with a step of at most a time, on a straight line between rows; 0 where
+    not even one sequence has it."""
+    t, rows = chain.tables, float(len(chain.tables.n.value))
+    first = t.seconds.row(0)
+    place = place_below(most(seconds, first), t.seconds.all)
+    after = least(place + 1.0, rows)
+    low, step = pick(t.n.all, place), pick(t.seconds.all, place)
+    part = (seconds - step) / most(pick(t.seconds.all, after) - step, 1e-15)
+    size = whole(low + least(part, 1.0) * (pick(t.n.all, after) - low) + 1e-9)
+    return when(seconds < first, 0.0, when(place < rows, size, float(t.top)))
+
+
+def _up_to(chain: Chain, so_far: X, size: X) -> X:
+    """A running sum over the rows of batch sizes up to a size."""
+    t, rows = chain.tables, float(len(chain.tables.n.value))
+    place = place_below(most(size, 1.0), t.end.all)
+    after = least(place + 1.0, rows)
+    low = pick(so_far, place)
+    more = (size - pick(t.end.all, place)) / pick(t.width.all, after) * (pick(so_far, after) - low)
+    return when(size >= 1.0, low + more, 0.0)
 
 
 def _stalled(chain: Chain, trial: Asked, found: Open) -> X:
@@ -110,19 +150,3 @@ def _running(chain: Chain, trial: Asked, found: Open) -> X:
     mean = (sequences + tail * t.cap.each) / most(
         exp(0.0 - trial.cells["top"]) + number + tail, 1e-300)
     return limits("Running sequences", least(most(mean, 1.0), float(t.top))).each
-
-
-def _steps_in_time(chain: Chain, trial: Asked, found: Open, left: X, level: X, text: str
-                   ) -> Column:
-    """For each limit, output with steps within a time less what must be. Of a row of several
-    batch sizes those count whose step, on a straight line between rows, is within it."""
-    assert trial.write is not None
-    assert trial.limits is not None
-    t = chain.tables
-    width = t.width.each
-    sizes = whole((left - t.seconds.each) * width / most(
-        sqrt(12.0 * t.variance.each), 1e-15) + (width + 1.0) / 2.0)
-    good = trial.write(f"Steps in time{text}", least(most(sizes, 0.0), width) / width)
-    last = trial.limits(f"Step in time{text}", 1.0 * (t.cap_step.each <= left))
-    return chain.in_time(trial, found.test, found.waiting, good, last, level - BARELY,
-                         f", gaps{text}")

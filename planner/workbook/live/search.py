@@ -376,7 +376,7 @@ class Chain:
         left = absolute(1.0 - c["demand"] * t.extra["per_token"].each)
         peak = one.write("Peakedness", self._peak(
             own + square(one.rate) * t.extra["own"].each, left)).each
-        c["inverse"], c["inverse_before"] = self._summed(one.write.bare(), t.width.each / peak)
+        c["inverse"], c["inverse_before"] = self.summed(one.write.bare(), t.width.each / peak)
         slow = 1.0 - c["demand"] * t.extra["per_token"].each
         inside = both(c["demand"] * t.extra["closed"].each < 1.0,
                       t.end.each <= t.step.memory_cap)
@@ -389,7 +389,7 @@ class Chain:
         made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value))
         c["logs"], c["before"] = made.all, made.shifted
 
-    def _summed(self, column: int, e: X) -> tuple[X, X]:
+    def summed(self, column: int, e: X) -> tuple[X, X]:
         """Running sums of a column over the batch sizes: up to each row, and before it."""
         t, letter = self.tables, xl_col_to_name(column)
         made = t.board.down(t.n.first - 1, column, X(
