@@ -16,6 +16,7 @@ from planner.workbook.live.expr import (
     sqrt,
     square,
     total,
+    x,
 )
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.lengths import LengthRows
@@ -130,7 +131,7 @@ class OptionSheet:
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             one = chain.ask(column, rate, cv2, limit)
             chain.first_token(one)
-            return one, chain.holds(one)
+            return one, chain.holds(one) if limit is None else x(1.0)
 
         b.heading("Replicas", "The search stands to the right: each column asks one rate.")
         ceiling = b.line("No replica carries more than", 1.02 * most(highest(
