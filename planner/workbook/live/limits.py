@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.workbook.live.board import Column
-from planner.workbook.live.expr import X, highest, most, when
+from planner.workbook.live.expr import X, highest, least, most, when
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.gaps import Open, gaps_in_time
-from planner.workbook.live.laws import SIDE, law_of, share_within
+from planner.workbook.live.laws import law_of, share_within
 from planner.workbook.live.onepool import NEVER_S, SHORT_HALVINGS
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ def settled(chain: Chain, one: Asked, found: Open) -> X:
     caps, targets, put = chain.tables.cap, chain.targets, chain.put(one)
     limit = put("First limit, for tokens alone", highest(caps.all * found.allowed))
     trial = replace(one, cells={**one.cells, "limit": limit}, over_sizes=dict(one.over_sizes),
-                    suffix=", first limit", aside=SIDE)
+                    suffix=", first limit", aside=chain.tables.board.side)
     chain.at_limit(trial)
     chain.first_token(trial)
     allowed = found.allowed
     if targets.e2e is not None and targets.e2e_level is not None:
         _whole_columns(chain, one, targets.e2e_level)
-        late = _first_token(chain, trial, targets.e2e_level)
+        late = _first_token(chain, trial, targets.e2e, targets.e2e_level)
         left = _left(chain, trial, targets.e2e, targets.e2e_level, late)
         allowed = allowed * (_whole_in_time(chain, trial, found, left).all >= 0.0)
     if targets.itl is not None and targets.itl_level is not None:
@@ -58,17 +58,18 @@ def _whole_columns(chain: Chain, one: Asked, level: X) -> None:
     one.laws[label] = law, gaps
 
 
-def _first_token(chain: Chain, one: Asked, level: X) -> X:
-    """The first token [s] at a level, with all waits."""
+def _first_token(chain: Chain, one: Asked, limit: X, level: X) -> X:
+    """The first token [s] at a level, with all waits; a little more than ``limit`` [s] where it is
+    beyond that."""
     assert one.wait is not None
-    return _late(chain, one, level, (one.wait.busy, one.shape, one.scale), "first token")
+    return _late(chain, one, limit, level, (one.wait.busy, one.shape, one.scale), "first token")
 
 
-def _late(chain: Chain, one: Asked, level: X, wait: tuple[X, X, X], label: str) -> X:
+def _late(chain: Chain, one: Asked, limit: X, level: X, wait: tuple[X, X, X], label: str) -> X:
     """The first token [s] at a level with a wait: its chance, and the gamma of those who wait."""
     put = chain.put(one)
     first = FirstToken(*wait, one.offset, one.latency, chain.tables.prompt.share)
-    span = put(f"Range of {label} [s]", first.longest())
+    span = put(f"Range of {label} [s]", least(first.longest(), limit))
     late = chain.halved(put, first.reached, span, level, f"of {label}")
     return put(f"Level of {label} [s]", late + span / 2.0**SHORT_HALVINGS)
 
@@ -85,8 +86,8 @@ def whole_within(chain: Chain, one: Asked, limit: X, level: X) -> X:
     leave them, at the limit of the rate: where it reaches the level, whole requests are in time
     (``loops.ends_in_time``)."""
     assert one.alone is not None
-    late = most(_first_token(chain, one, level),
-                _late(chain, one, level, one.alone, "first token, wait for the prefill alone"))
+    late = most(_first_token(chain, one, limit, level), _late(
+        chain, one, limit, level, one.alone, "first token, wait for the prefill alone"))
     left = _left(chain, one, limit, level, late)
     reached, _ = chain.whole(one, chain.tables.output.quantile(level), chain.whole_label)
     return chain.put(one)("Share of answers within it", reached(left))

@@ -37,6 +37,8 @@ from planner.workload import REFERENCE_TOKENS
 STEPS = 12
 """Tries of the highest rate: to 0.1 % where it is in the first octaves below the ceiling, else to
 0.3 %; the whole numbers of replicas beside it are asked exactly."""
+EXACT, MORE_STEPS = 250.0, 8
+"""Replicas of a plan up to which no more tries are made, and how many more at most."""
 OCTAVES, FIRST_OCTAVES = 12, 3
 """Octaves below the ceiling in which it is sought, and of the first try."""
 HALVINGS = 20
@@ -81,6 +83,13 @@ class Load:
     """
     planned: float = 0.0
     """Replicas of the plan without spares; 0: unknown."""
+
+    @property
+    def steps(self) -> int:
+        """Tries of the highest rate: more for a fleet of many replicas, so that their number is
+        exact up to several times those of the plan."""
+        more = math.ceil(math.log2(max(self.planned / EXACT, 1.0)))
+        return STEPS + min(more, MORE_STEPS)
 
 
 @dataclass(slots=True, eq=False)

@@ -39,7 +39,6 @@ from planner.workbook.live.gaps import Open
 from planner.workbook.live.halving import TRIED, Reached, States
 from planner.workbook.live.laws import (
     FAR_OUT,
-    SIDE,
     TINY_S2,
     Beside,
     Cells,
@@ -541,8 +540,9 @@ class Chain:
             one, tail, targets.tpot, targets.tpot_level)).all >= 0.0)
         allowed = allowed * self._hardly_waits(one, tail[2], tail[0], open_e)
         if targets.itl is not None and targets.itl_level is not None:
-            allowed = allowed * (self._held(one.column + 2 * SIDE, open_e, self._steps_within(
-                one, tail, targets.itl, targets.itl_level)).all >= 0.0)
+            gaps = self._steps_within(one, tail, targets.itl, targets.itl_level)
+            allowed = allowed * (self._held(
+                one.column + 2 * t.board.side, open_e, gaps).all >= 0.0)
         return highest(t.cap.all * allowed)
 
     def _open_limits(self, one: Asked) -> X:
@@ -667,7 +667,7 @@ class Chain:
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= self.admission_share), 0.0)
-        made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value))
+        made = t.board.down(t.cap.first - 1, one.column + t.board.side, e, len(t.cap.value))
         return made.all
 
     def at_limit(self, one: Asked) -> None:
@@ -852,9 +852,9 @@ class Chain:
         each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self), weight.value,
                                             weight.binds) * t.n.each / tpot
         each = each + (t.end.each.is_(c["cap"])) * c["last"]
-        letter = xl_col_to_name(one.column + SIDE)
+        letter = xl_col_to_name(one.column + t.board.side)
         e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value, axis=-1))
-        return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value))
+        return t.board.down(t.n.first - 1, one.column + t.board.side, e, len(t.n.value))
 
     def stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
         """Share of the gaps that hold a prefill, and what it adds at a level [s]."""

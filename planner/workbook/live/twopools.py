@@ -44,16 +44,12 @@ from planner.workbook.live.search import (
     share_within_both,
 )
 from planner.workbook.live.seen import latencies
-from planner.workbook.live.sizing import Ask, Found, arrival_cv2, search, size
+from planner.workbook.live.sizing import APART, Ask, Found, arrival_cv2, search, size
 from planner.workbook.live.step import kept_entries
 
 if TYPE_CHECKING:
     from planner.workbook.live.option import OptionSheet
 
-WIDE = 64
-"""Columns of one search with what stands beside it."""
-BESIDE = 34
-"""Column of a search's latencies of first tokens, counted from its first one."""
 REACH = 4.0
 """Packings are written that prompts of a quarter of the mean would allow."""
 NO_PAIR = 1e15
@@ -133,6 +129,11 @@ class TwoPools:
         self.whole: Column
         self.sends: X
         self.top = 0
+        tries = max(pool.load.steps for pool in sheet.pools) + 3
+        self.beside = 2 * (tries + APART - 1)
+        """Column of a search's latencies of first tokens, counted from its first one."""
+        self.wide = len(PREFILL_BATCHES) * tries + 4
+        """Columns of one search with what stands beside it."""
 
     def write(self) -> OptionCells:
         """Fill the sheet."""
@@ -275,7 +276,7 @@ class TwoPools:
         b, peak, put = self.board, prefill.peak, Packed(self.board, self.packs.count)
         assert peak.wait is not None
         assert peak.own_wait is not None
-        column, row = chain.rows.far + BESIDE - 1, self.prompt.tokens.first - 1
+        column, row = chain.rows.far + self.beside - 1, self.prompt.tokens.first - 1
         b.page.write(row - 1, column, "First token [s]", "count", "header")
         e = X(f"INDEX({latency.letter}{{r}}:{letters(column + self.packs.count)}{{r}},1,"
               f"{place.text})", latency.value[int(place.value) - 1])
@@ -310,8 +311,8 @@ class TwoPools:
         hidden = self.packs.pass_s.each * (1.0 - 1.0 / layers)
         moved = most(self.whole.each - hidden, 0.0) + self.whole.each / layers
         latency = self.packs.first.each + moved + (1.0 + RESIDUAL) * step
-        return admission, self.prefill.packs(chain.rows.far + BESIDE, "First token, by packing [s]",
-                                             latency)
+        return admission, self.prefill.packs(
+            chain.rows.far + self.beside, "First token, by packing [s]", latency)
 
     def _asker(self, rows: Rows, targets: Targets, admission: Wait, latency: Column
                ) -> tuple[Ask, X, X]:
@@ -362,7 +363,7 @@ class TwoPools:
         for split, share in enumerate(E2E_SPLITS, start=1):
             b.heading(f"Target on the whole request: {100 * share:g} % to the decode pool")
             pairs.append(self._pair(self._split(targets, share), ceiling,
-                                    f"{self.rank}_{split}", FAR + split * WIDE))
+                                    f"{self.rank}_{split}", FAR + split * self.wide))
         table = self._ranked(pairs)
         score = table["Rank of the split, lowest first"]
         b.heading("The best split")
