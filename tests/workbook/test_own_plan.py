@@ -82,6 +82,37 @@ REQUESTS: dict[str, dict[str, Any]] = {
                      "output_tokens": {"mean": 200, "p95": 400}},
         "slo": {"ttft_ms": 1500, "e2e_ms": 12_000, "percentile": 95},
         "limits": {"max_sequences": 8, "max_gpus": 5000, "max_tensor_parallel": 1}},
+    # A smaller limit has fewer gaps with a prefill, and a shorter stall at the level.
+    "share of stalled gaps": {
+        "model": "ai21-jamba-mini-1.5", "gpus": ["h100-sxm-80gb", "mi300x"],
+        "setups": ["colocated"],
+        "workload": {"requests_per_second": 18.7, "prompt_tokens": 11909,
+                     "output_tokens": {"mean": 51, "p95": 85}},
+        "slo": {"ttft_ms": 1811, "itl_ms": 53, "percentile": 50},
+        "limits": {"max_gpus": 512, "spare_replicas": 0, "target_utilization": 0.56,
+                   "max_sequences": 128}},
+    "stall of a long prompt": {
+        "model": "dbrx", "gpus": ["h100-sxm-80gb"], "setups": ["colocated"],
+        "workload": {"requests_per_second": 132, "prompt_tokens": {"mean": 1394, "p95": 5099},
+                     "output_tokens": [{"tokens": 15, "share": 0.52}, {"tokens": 12, "share": 0.27},
+                                       {"tokens": 7, "share": 0.21}]},
+        "slo": {"ttft_ms": 4654, "tpot_ms": 64, "itl_ms": 66, "percentile": 80},
+        "limits": {"spare_replicas": 0, "target_utilization": 0.78}},
+    # The step jumps by a fifth where a tile of the experts' rows is full.
+    "percentile at a jump": {
+        "model": "mixtral-8x7b-v0.1", "gpus": ["b200-sxm-180gb"], "setups": ["chunked"],
+        "workload": {"requests_per_second": 773, "prompt_tokens": 257, "output_tokens": 381,
+                     "arrival_cv": 1.5, "prefix_cache_hit_rate": 0.83},
+        "slo": {"tpot_ms": 29, "percentile": 99},
+        "limits": {"spare_replicas": 0, "target_utilization": 0.55, "max_tensor_parallel": 8,
+                   "max_gpus": 1_000_000},
+        "precisions": [{"weights": "fp8", "kv": "fp8"}]},
+    "thousands of replicas": {
+        "model": "dbrx", "gpus": ["a10g"], "setups": ["colocated"],
+        "workload": {"requests_per_second": 266, "prompt_tokens": {"mean": 182, "p95": 225},
+                     "output_tokens": 761, "arrival_cv": 0.8, "prefix_cache_hit_rate": 0.2},
+        "slo": {"ttft_ms": 288, "tpot_ms": 58, "itl_ms": 102, "percentile": 99},
+        "limits": {"max_gpus": 1_000_000, "target_utilization": 0.96}},
     # The simulation adds a replica to those that the formulas find.
     "more replicas by simulation": {
         "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"], "verify": True,

@@ -393,6 +393,27 @@ def odd(tmp_path_factory: pytest.TempPathFactory
     return {name: (files[name], books[name]) for name in files}
 
 
+@pytest.mark.parametrize(("edits", "verdict", "own"), [
+    ({}, "OK", "yes"),
+    ({"in_requests_per_second": 30.0}, "OK, but engine results are stale", "yes"),
+    ({"in_usd_per_gpu_hour": 3.0}, "OK, but engine results are stale", "yes"),
+    ({"in_prompt_tokens_mean": 2500.0}, "Stale capacity: plan again", "no: stale, plan again"),
+    ({"in_e2e_ms": 20000.0}, "Stale capacity: plan again", "no: stale, plan again")])
+def test_a_capacity_of_the_engine_is_stale_when_an_input_of_it_changes(
+        tmp_path: Path, edits: dict[str, float], verdict: str, own: str) -> None:
+    data = edited(write_plan(*ODD["static"]()), edits)
+    book = recalculated(tmp_path, {"static": data})["static"]
+    assert errors(book) == []
+    assert named(book, "out_check") == verdict
+    [line] = [row for row in book["Operating points 1"].iter_rows(max_col=2)
+              if row[0].value == "Are they of the inputs as they are?"]
+    assert line[1].value == own
+    styled = openpyxl.load_workbook(io.BytesIO(data))["Operating points 1"]
+    [capacity] = [row for row in styled.iter_rows(max_col=2)
+                  if str(row[0].value).endswith(": highest rate of a replica")]
+    assert capacity[1].font.i
+
+
 @pytest.mark.parametrize("name", list(ODD))
 def test_every_cached_value_is_what_a_spreadsheet_calculates(
         odd: dict[str, tuple[bytes, openpyxl.Workbook]], name: str) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from planner.workbook.fast import FastBook, settings
 from planner.workbook.layout import lines
+from planner.workbook.live.expr import x
 from planner.workbook.live.guess import Guess
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS
+from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS, Load, bins
 
 CEILING = 7.5
 
@@ -77,6 +78,31 @@ def test_answers_without_order_end_all_the_same() -> None:
     for i, rate in enumerate(rates[:STEPS]):
         assert rate == (math.sqrt(low * high) if i else CEILING / 2.0**FIRST_OCTAVES)
         low, high = (rate, high) if holds(rate) else (low, rate)
+
+
+def load_of(planned: float) -> Load:
+    """The load of a plan of so many replicas."""
+    return Load(x(1.0), x(0.8), x(1.0), x(1e6), planned=planned)
+
+
+def test_a_large_fleet_is_searched_with_more_tries() -> None:
+    assert load_of(0.0).steps == load_of(250.0).steps == STEPS
+    assert load_of(251.0).steps == STEPS + 1
+    for planned in (300, 2000, 30000):
+        tries = load_of(float(planned)).steps
+        width = 2.0 ** (FIRST_OCTAVES / 2.0 ** (tries - 1)) - 1.0
+        assert 4 * planned * width < 1.02
+
+
+def test_rows_of_batch_sizes_end_where_the_step_jumps() -> None:
+    ends, widths = bins(512, 512.0, jumps=frozenset({3, 197, 320}))
+    assert ends[0] == 1
+    assert ends[-1] == 512
+    assert (np.cumsum(widths) == ends).all()
+    assert (widths[ends <= 64] == 1).all()
+    assert {197, 320} <= set(ends)
+    assert 197 not in bins(512, 512.0)[0]
+    assert widths.max() <= 0.75 * math.sqrt(256)
 
 
 def test_an_area_is_one_formula_with_the_value_of_each_cell() -> None:

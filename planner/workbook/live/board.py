@@ -84,6 +84,8 @@ class Board:
         self.factor_row = 0
         self.dry = False
         """Whether areas are worked out only, because they will be written again."""
+        self.side = 17
+        """Columns from one of a search to the next of the same rate."""
         self.unprinted: list[tuple[int, int]] = []
         """First and last row of what stays out of print, from 0."""
         self.name = page.sheet.get_name()

@@ -28,7 +28,7 @@ MOST_LIVE = 2
 SHEET = "Operating points {place}"
 LIVE_SETUPS = ("colocated", "chunked", "disaggregated")
 OPTION_WIDTHS = (40, 14, 13, 13, 12, 12, 12, 12)
-LAST_COLUMN = 600
+LAST_COLUMN = 1000
 """Of those that a search may take."""
 
 

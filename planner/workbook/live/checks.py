@@ -12,12 +12,21 @@ from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, both, is_number, total, when, words, x
 from planner.workbook.live.fleet import FleetCells
 from planner.workbook.live.inputs import InputCells, spread_fits
+from planner.workbook.live.kept import STALE_INPUTS
 from planner.workbook.plan import Plan
 from planner.workload import BETWEEN_TOKENS, MAX_P95_OVER_MEAN, REFERENCE_TOKENS
 
 NAME = "Checks"
 WIDTHS = (54, 20, 20, 12, 68)
 GOOD, STALE = "OK", "OK, but engine results are stale"
+STALE_CAPACITY = "Stale capacity: plan again"
+"""The recommended option's capacity is an engine result, of inputs that differ by now."""
+FOLLOWED = frozenset({
+    "in_requests_per_second", "in_mean_over_peak", "in_target_utilization", "in_spare_replicas",
+    "in_regions", "in_max_gpus", "in_hours_per_month"})
+"""Inputs that fleet and money follow even where the capacity of a replica is an engine result;
+prices are others."""
+OF_CAPACITY = "capacity"
 SHORT = "OK, but short answers miss TPOT"
 """A pool for short answers is sized as if they had :data:`REFERENCE_TOKENS`; theirs may take more
 (the ``warnings`` of an option)."""
@@ -56,7 +65,8 @@ def write(board: Board, plan: Plan, inputs: InputCells, fleets: dict[int, FleetC
         "type": "cell", "criteria": "==", "value": 0, "format": page.mark(
             {"bg_color": "#FBE5E3", "font_color": "#9C0006"})})
     board.row = last + 2
-    changed = _inputs(board, inputs)
+    stays = {place for place, fleet in fleets.items() if fleet.option.kept}
+    changed, stale = _inputs(board, inputs, bool(stays))
     board.row += 1
     page.write(board.row, 0, "Master check", "cell", "text", "bold")
     fails = X(f'{failed.text}&" of {len(passed)} checks fail"',
@@ -66,6 +76,8 @@ def write(board: Board, plan: Plan, inputs: InputCells, fleets: dict[int, FleetC
         good = when(both(_over(plan, fleets[1]) > 0.0, inputs.output.mean < REFERENCE_TOKENS,
                          inputs.several),
                     words(SHORT), good)
+    if 1 in stays:
+        good = when(stale > 0.0, words(STALE_CAPACITY), good)
     verdict = board.put(board.row, 1, when(failed > 0.0, fails, good), "cell", "label", "bold",
                         name="check_all")
     page.sheet.print_area(0, 0, board.row, len(WIDTHS) - 1)
@@ -160,8 +172,9 @@ def _targets(plan: Plan, inputs: InputCells, found: FleetCells) -> Any:
                when(is_number(limit), when(within > 0.0, 1.0, 0.0), 1.0), note)
 
 
-def _inputs(board: Board, inputs: InputCells) -> X:
-    """One row an input: what it is and what it was; the number that changed."""
+def _inputs(board: Board, inputs: InputCells, stays: bool) -> tuple[X, X]:
+    """One row an input: what it is and what it was; the number that changed, and of those that the
+    capacity of a replica is of where that ``stays`` an engine result."""
     page = board.page
     page.write(board.row, 0, "Inputs since the plan was made", "heading")
     page.height(board.row, 1.5)
@@ -175,8 +188,12 @@ def _inputs(board: Board, inputs: InputCells) -> X:
         page.write(board.row, place, text, "text" if not place else "count", "header")
     board.row += 1
     first = board.row
+    if stays:
+        page.write(board.row - 1, 4, "What else is of it", "text", "header")
     for label, cell, value in inputs.kept:
         row = board.row
+        if stays and cell.text not in FOLLOWED and "_usd_" not in cell.text:
+            page.write(row, 4, OF_CAPACITY, "cell", "text")
         page.write(row, 0, label, "cell", "text")
         page.write(row, 1, cell, "cell", "general", "link")
         page.write(row, 2, value, "cell", "general")
@@ -187,4 +204,13 @@ def _inputs(board: Board, inputs: InputCells) -> X:
     changed = board.put(board.row, 3, x(float(board.row - first)) - total(same), "cell", "count",
                         "bold", name="inputs_changed")
     board.row += 1
-    return changed
+    if not stays:
+        return changed, x(0.0)
+    page.write(board.row, 0, "of which the engine's capacity of a replica is", "cell", "text",
+               "bold")
+    area = f"$E${first + 1}:$E${board.row - 1}"
+    stale = board.put(board.row, 3, X(
+        f'SUMPRODUCT(({same.text}=0)*({area}="{OF_CAPACITY}"))', 0.0), "cell", "count", "bold",
+        name=STALE_INPUTS)
+    board.row += 1
+    return changed, stale

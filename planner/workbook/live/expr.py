@@ -279,7 +279,8 @@ def pick(column: X, place: X) -> X:
     if place.value.__class__ is np.ndarray:
         index = np.clip(place.value, 1, values.shape[-1]).astype(int) - 1
         if values.ndim == 2:
-            return X(text, np.take_along_axis(values, index, axis=1))
+            return X(text, values[:, index] if index.ndim == 1
+                     else np.take_along_axis(values, index, axis=1))
         return X(text, values[index])
     return X(text, values[min(max(int(place.value), 1), len(values)) - 1])
 

@@ -9,12 +9,10 @@ import numpy as np
 
 from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS
 
-WIDTH = STEPS + 2
-"""Rates that are asked at once to learn more."""
 FEW = 2
 """Open rates of which the middle is guessed."""
-MOST = 8 * WIDTH
-"""Rates after which no more are asked but those of the search."""
+MOST = 8
+"""Rounds of rates after which no more are asked but those of the search."""
 BELOW = 1
 """Of these, how many just below the hint: it is the lower end of a range."""
 FAR = (0.2, 0.6, 0.85, 0.93, 0.97, 1.04, 1.15)
@@ -45,6 +43,8 @@ class Guess:
     burstier : float
         Squared CV of the arrivals at a replica that carries the hint, over that for which the hint
         was found.
+    steps : int
+        Tries of the highest rate.
     known : dict
         From a rate to whether it holds.
     """
@@ -53,28 +53,35 @@ class Guess:
     wanted: float
     hint: float = 0.0
     burstier: float = 1.0
+    steps: int = STEPS
     known: dict[float, bool] = field(default_factory=dict)
     exploring: bool = False
+
+    @property
+    def width(self) -> int:
+        """Rates that are asked at once."""
+        return self.steps + 2
 
     def rates(self) -> list[float]:
         """The rates to ask next: those of the search, or some that tell more."""
         low, high = self._open()
-        wide = math.log2(high / low) > WIDTH * self._cell(low)
-        inside = [] if wide else [r for r in self._ends(low, 0, WIDTH + 2) if low < r < high]
+        wide = math.log2(high / low) > self.width * self._cell(low)
+        inside = [] if wide else [r for r in self._ends(low, 0, self.width + 2) if low < r < high]
         if wide and low < self.hint < high:
             inside = self._about(low, high)
         elif wide:
-            inside = np.geomspace(low, high, WIDTH + 2)[1:-1].tolist()
-        self.exploring = len(inside) > FEW and len(self.known) < MOST
+            inside = np.geomspace(low, high, self.width + 2)[1:-1].tolist()
+        self.exploring = len(inside) > FEW and len(self.known) < MOST * self.width
         return inside if self.exploring else self._path(self._middle())[0]
 
     def _about(self, low: float, high: float) -> list[float]:
         """Open rates beside the hint, close together where the highest that holds should be."""
         least = self.hint * self.burstier ** -BURSTS
         if self.hint / least > 1.0 + NEAR:
-            near = np.geomspace(least, (1.0 + NEAR) * self.hint, WIDTH - len(FAR) // 2).tolist()
+            count = self.width - len(FAR) // 2
+            near = np.geomspace(least, (1.0 + NEAR) * self.hint, count).tolist()
         else:
-            near = self._ends(self.hint, -BELOW, WIDTH - len(FAR))
+            near = self._ends(self.hint, -BELOW, self.width - len(FAR))
         return [r for r in (*near, *(f * self.hint for f in FAR)) if low < r < high]
 
     def borne_out(self, rates: list[float], holds: list[bool]) -> bool:
@@ -89,7 +96,7 @@ class Guess:
     def _cell(self, rate: float) -> float:
         """[octave] to which the search comes down about a rate."""
         below = rate < self.ceiling / 2.0**FIRST_OCTAVES
-        return (OCTAVES - FIRST_OCTAVES if below else FIRST_OCTAVES) / 2.0 ** (STEPS - 1)
+        return (OCTAVES - FIRST_OCTAVES if below else FIRST_OCTAVES) / 2.0 ** (self.steps - 1)
 
     def _ends(self, rate: float, first: int, count: int) -> list[float]:
         """Rates that the search may try last, from the one below a rate on, moved by ``first``."""
@@ -114,7 +121,7 @@ class Guess:
         """Rates of the search if those to ``hint`` hold, and the range that each try leaves."""
         low, high = self.ceiling / 2.0**OCTAVES, self.ceiling
         rates, lows, highs = [], [], []
-        for i in range(STEPS):
+        for i in range(self.steps):
             rate = math.sqrt(low * high) if i else self.ceiling / 2.0**FIRST_OCTAVES
             low, high = (rate, high) if self._holds(rate, hint) else (low, rate)
             rates.append(rate)

@@ -20,6 +20,8 @@ WHY = ("This set-up (or target, or fidelity) is not written as formulas: capacit
        "are engine results. Replicas, GPUs and money still follow from the rate, the target "
        "utilisation, spares and prices.")
 
+STALE_INPUTS = "capacity_inputs_changed"
+"""Cell with the number of changed inputs that the capacity of a replica is of."""
 GROWN = ("A simulation asked for more replicas than the formulas: what each carries and the "
          "latencies are engine results. Replicas, GPUs and money follow from the rate, the target "
          "utilisation, spares and prices.")
@@ -36,6 +38,9 @@ def kept_option(board: Board, plan: Plan, option: Row, pools: list[PoolPlan], ce
     board.page.write(board.row, 0, GROWN if grown(option) else WHY, "label", "grey")
     board.row += 1
     board.heading("Engine results")
+    board.line("Are they of the inputs as they are?", when(
+        X(STALE_INPUTS, 0.0) > 0.0, "no: stale, plan again", "yes"), "",
+        "see the sheet Checks", "text")
     made = []
     share = _prompt_share(option, cells)
     for pool, document in zip(pools, option["pools"], strict=True):
@@ -53,7 +58,7 @@ def kept_option(board: Board, plan: Plan, option: Row, pools: list[PoolPlan], ce
         made.append(PoolCells(pool, found, None, share))
     seen = _seen(board, plan, option, place)
     _points(board, plan, option)
-    return OptionCells(made, seen, x(float(option["pools"][-1].get("batch_size") or 1)))
+    return OptionCells(made, seen, x(float(option["pools"][-1].get("batch_size") or 1)), True)
 
 
 def _capacity_rps(option: Row, document: Row, pool: PoolPlan) -> float:

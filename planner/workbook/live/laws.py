@@ -18,10 +18,9 @@ TINY_S2 = 1e-18
 """[s^2] added to a variance that may be 0."""
 FAR_OUT = 50.0
 """Means and scales of a gamma beyond which nothing is left."""
-SIDE = 17
-"""Columns from one of the search to the next of the same rate."""
-BEYOND = 17
-"""Blocks of :data:`SIDE` columns that the search may take; several columns at once stand beyond."""
+BEYOND = 28
+"""Blocks of ``Board.side`` columns that the search may take; several columns of one rate stand
+beyond."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +42,7 @@ Write = Callable[[str, X], Cells]
 
 @dataclass(slots=True, eq=False)
 class Beside:
-    """Writes columns beside a table, each :data:`SIDE` columns further to the right.
+    """Writes columns beside a table, each ``Board.side`` columns further to the right.
 
     Where it writes for several rates, all its formulas are those of several columns. A formula of
     several columns for one rate stands beyond all others.
@@ -67,7 +66,7 @@ class Beside:
         """Write a column, or several where the formula is that of several."""
         beyond = self.rates == 1 and np.ndim(e.value) == 2
         self.block = max(self.block, BEYOND if beyond else 0) + 1
-        column, row = self.column + SIDE * self.block, self.table.first - 1
+        column, row = self.column + self.board.side * self.block, self.table.first - 1
         if (row, label) not in self.titled:
             self.titled.add((row, label))
             self.board.page.write(row - 1, column, label, "count", "header")
@@ -78,7 +77,7 @@ class Beside:
     def bare(self) -> int:
         """The next column, to be written without a label."""
         self.block += 1
-        return self.column + SIDE * self.block
+        return self.column + self.board.side * self.block
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,9 @@ import numpy as np
 from xlsxwriter.utility import xl_col_to_name
 
 from planner.requests import Layout
+from planner.roofline import Deployment, StepModel
 from planner.setups.base import cap_sequence
+from planner.steps import StepTimes
 from planner.workbook.fast import letters
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
@@ -35,10 +37,18 @@ from planner.workload import REFERENCE_TOKENS
 STEPS = 12
 """Tries of the highest rate: to 0.1 % where it is in the first octaves below the ceiling, else to
 0.3 %; the whole numbers of replicas beside it are asked exactly."""
+EXACT, MORE_STEPS = 250.0, 8
+"""Replicas of a plan up to which no more tries are made, and how many more at most."""
 OCTAVES, FIRST_OCTAVES = 12, 3
 """Octaves below the ceiling in which it is sought, and of the first try."""
 HALVINGS = 20
 """Bisections of a percentile."""
+SHORT_HALVINGS = 17
+"""Bisections of a percentile that a rate is asked for."""
+SINGLE = 64
+"""Batch sizes up to this have a row of their own."""
+JUMP = 1e-3
+"""Share by which a step must jump for a row of batch sizes to end there."""
 FAR = 30
 """First column of the search."""
 NEVER_S = 1e9
@@ -73,6 +83,13 @@ class Load:
     """
     planned: float = 0.0
     """Replicas of the plan without spares; 0: unknown."""
+
+    @property
+    def steps(self) -> int:
+        """Tries of the highest rate: more for a fleet of many replicas, so that their number is
+        exact up to several times those of the plan."""
+        more = math.ceil(math.log2(max(self.planned / EXACT, 1.0)))
+        return STEPS + min(more, MORE_STEPS)
 
 
 @dataclass(slots=True, eq=False)
@@ -135,31 +152,43 @@ def rank_wait(put: Any, layout: Layout, rate: X, first: X, second: X, third: X, 
                 put("Wait with them, mean of squares [s²]", wait.second * square(longer))), rho
 
 
-def bins(top: int, held: float, fine: bool = False
+def bins(top: int, held: float, fine: bool = False, jumps: frozenset[int] = frozenset()
          ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Upper ends and widths of the rows of batch sizes: single ones, then some of the spread.
 
     A row is not wider than 0.75 of the square root of its batch size: the number of running
     sequences spreads by at least the square root of its mean. Where nothing but the batch size
-    moves TPOT (``fine``), rows are single to 64 and half as wide beyond. Beyond twice what the
-    memory held when the workbook was written (``held``) they are twice as wide.
+    moves TPOT (``fine``), rows are half as wide. Beyond twice what the memory held when the
+    workbook was written (``held``) they are twice as wide. A row ends where the step jumps
+    (``jumps``).
     """
-    share, single = (0.36, 64) if fine else (0.75, 16)
-    ends, widths = [], []
+    share = 0.36 if fine else 0.75
+    ends: list[int] = []
     n = 0
     caps = cap_sequence(top)
     for cap in (*caps, *((top,) if caps[-1] != top else ())):
         octave = 2 ** int(math.log2(max(cap - 1, 1)))
         width = max(1, 2 ** int(math.log2(max(share * math.sqrt(octave), 1.0))))
         width = width * 2 if octave > 2.0 * held else width
-        if cap <= single:
+        if cap <= SINGLE:
             width = 1
         while n < cap:
             step = min(width, cap - n)
+            ends += [size for size in range(n + 1, n + step) if size in jumps]
             n += step
             ends.append(n)
-            widths.append(step)
-    return np.array(ends, dtype=float), np.array(widths, dtype=float)
+    found = np.array(ends, dtype=float)
+    return found, np.diff(found, prepend=0.0)
+
+
+def jumps_of(deployment: Deployment, context: float, top: int) -> frozenset[int]:
+    """Batch sizes after which a decode step at a mean context [token] gets longer at once, by
+    :data:`JUMP` of itself more than beside it: tiles of a product are full."""
+    sizes = np.arange(1.0, top + 2.0)
+    seconds = StepTimes.of(StepModel.of(deployment)).seconds(decodes=sizes, context=context)
+    gain = np.diff(seconds) / seconds[:-1]
+    usual = np.minimum(np.roll(gain, 1), np.roll(gain, -1))
+    return frozenset(sizes[:-1][gain - usual > JUMP].astype(int).tolist())
 
 
 @dataclass(slots=True, eq=False)
@@ -280,7 +309,8 @@ class Tables:
         """Batch limits and batch sizes with their step times."""
         b = self.board
         self.top = top
-        ends, widths = bins(top, float(self.step.memory_cap.value), fine=scale is not None)
+        ends, widths = bins(top, float(self.step.memory_cap.value), scale is not None, jumps_of(
+            self.step.deployment, float(self.step.context.value), top))
         caps = np.array(cap_sequence(top), dtype=float)
         b.unprinted.append((b.row, b.row))  # a new page, which holds the table with its header
         b.heading("Batch limits", "The limits that the planner tries.")

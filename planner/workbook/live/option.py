@@ -16,13 +16,15 @@ from planner.workbook.live.expr import (
     sqrt,
     square,
     total,
+    x,
 )
+from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.lengths import write as write_lengths
 from planner.workbook.live.onepool import Tables, Targets
-from planner.workbook.live.pools import SCALAR_ROWS, Demand, OptionCells, PoolCells, PoolPlan
+from planner.workbook.live.pools import Demand, OptionCells, PoolCells, PoolPlan
 from planner.workbook.live.search import Asked, Chain, Rows
-from planner.workbook.live.seen import FirstToken, latencies
+from planner.workbook.live.seen import latencies
 from planner.workbook.live.sizing import size
 from planner.workbook.live.step import StepSheet
 from planner.workbook.live.twopools import TwoPools
@@ -129,39 +131,22 @@ class OptionSheet:
         def ask(column: int, rate: X, cv2: X, limit: X | None) -> tuple[Asked, X]:
             one = chain.ask(column, rate, cv2, limit)
             chain.first_token(one)
-            return one, chain.holds(one)
+            return one, chain.holds(one) if limit is None else x(1.0)
 
         b.heading("Replicas", "The search stands to the right: each column asks one rate.")
         ceiling = b.line("No replica carries more than", 1.02 * most(highest(
             (t.cap.all <= step.memory_cap) * chain.ceiling.all), 1e-9), "1/s", "", "three")
-        if slow:
-            self._planned_limit(chain, pool, rows.column(1))
         found = size(rows, pool.load, ceiling, ask, f"serve_{self.rank}")
         peak = found.peak
         assert peak.wait is not None
-        first = FirstToken(peak.wait.busy, peak.wait.mean, peak.wait.second, peak.shape,
-                           peak.scale, peak.offset, peak.latency, self.prompt.share,
+        first = FirstToken(peak.wait.busy, peak.shape, peak.scale, peak.offset, peak.latency,
+                           self.prompt.share,
                            peak.wait.mean + peak.offset + peak.cells["mean_latency"])
         work = self._work(t, peak)
         seen = latencies(b, chain, peak, first, self.output, (
             targets.ttft_level, targets.tpot_level, self.demand.whole_level), targets.itl_level)
-        b.row = max(b.row, rows.top + SCALAR_ROWS)
+        b.row = max(b.row, rows.top + len(rows.known))
         return OptionCells([PoolCells(pool, found, step, work)], seen, found.limit)
-
-    def _planned_limit(self, chain: Chain, pool: PoolPlan, column: int) -> None:
-        """Ask no larger batch limit than that of the plan, where the planner found that a larger
-        one misses a target on whole requests or gaps: the sheet tries such targets at the largest
-        limit only."""
-        load = pool.load
-        if not load.planned:
-            return
-        cv2 = 1.0 + (float(load.cv.value) ** 2 - 1.0) / load.planned
-        rate = float(load.rate.value) / float(load.utilization.value) / load.planned
-        if chain.largest_limit(column, rate, cv2, pool.batch) > pool.batch:
-            chain.ask_limits(self.board.line(
-                "Largest batch limit that is asked", float(pool.batch), "",
-                "of the plan; larger ones miss a target on whole requests or gaps", "count",
-                "engine"))
 
     def moments(self, t: Tables, occupancy: float) -> None:
         """Means over the prompts, and what a prefill keeps a replica busy."""

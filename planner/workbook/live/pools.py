@@ -83,3 +83,5 @@ class OptionCells:
     pools: list[PoolCells]
     seen: Seen
     limit: X
+    kept: bool = False
+    """Whether its capacity is an engine result."""

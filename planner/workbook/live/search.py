@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xlsxwriter.utility import xl_col_to_name
@@ -36,12 +35,13 @@ from planner.workbook.live.expr import (
     whole,
     x,
 )
+from planner.workbook.live.gaps import Open
 from planner.workbook.live.halving import TRIED, Reached, States
 from planner.workbook.live.laws import (
     FAR_OUT,
-    SIDE,
     TINY_S2,
     Beside,
+    Cells,
     Law,
     Pace,
     Single,
@@ -49,22 +49,21 @@ from planner.workbook.live.laws import (
     law_of,
     share_within,
 )
+from planner.workbook.live.limits import TOKEN_BARELY, settled, whole_within
 from planner.workbook.live.onepool import (
     FAR,
     NEVER_S,
+    SHORT_HALVINGS,
     Tables,
     Targets,
     Wait,
     rank_wait,
 )
+from planner.workbook.live.search_rows import by_row
 from planner.workload import REFERENCE_TOKENS, SLACK
 
 BARELY = SLACK
 """Share by which a level may be missed (``Slo.level``)."""
-SHORT_HALVINGS = 17
-"""Bisections of a percentile that a rate is asked for."""
-RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")
-"""A column of a sheet as a range."""
 LEAST_WEIGHT = 1e-300
 """A sum of weights that is 0 where a rate is far beyond what a limit carries."""
 
@@ -103,6 +102,14 @@ class Asked:
     latency: X = field(default_factory=lambda: x(0.0))
     over_sizes: dict[str, X] = field(default_factory=dict)
     """Expressions over the batch sizes that several cells use."""
+    limits_pace: Pace | None = None
+    """Of the batch limits."""
+    laws: dict[str, tuple[Law, tuple[X, X, X]]] = field(default_factory=dict)
+    """Laws of answers of some length, and their gaps, by their label."""
+    suffix: str = ""
+    """Ending of the labels of its cells."""
+    aside: int = 0
+    """Columns by which its columns over the prompts stand aside."""
 
     @property
     def rates(self) -> int:
@@ -113,12 +120,12 @@ class Asked:
 class Scalars:
     """Cells of one column, one under the other; a label is written when it first occurs."""
 
-    def __init__(self, board_rows: Rows, column: int) -> None:
-        self.rows, self.column = board_rows, column
+    def __init__(self, board_rows: Rows, column: int, suffix: str = "") -> None:
+        self.rows, self.column, self.suffix = board_rows, column, suffix
 
     def __call__(self, label: str, e: X) -> X:
         """Write a cell on the row of its label."""
-        return self.rows.board_put(label, self.column, e)
+        return self.rows.board_put(label + self.suffix, self.column, e)
 
 
 class Rows:
@@ -206,7 +213,7 @@ class Chain:
         self.slow_targets, self.wire = slow, wire
         self.admission_share = ADMISSION_SHARE
         self.titled: set[tuple[int, str]] = set()
-        self.asked_column = 0
+        self.whole_label = "of TPOT for the whole request"
         self.logs: Column | None = None
         self.middles: Column | None = None
         self.gains: Column | None = None
@@ -217,6 +224,10 @@ class Chain:
         other = copy(self)
         other.targets, other.rows = targets, rows
         return other
+
+    def put(self, one: Asked) -> Scalars:
+        """Writes the single cells of a rate."""
+        return Scalars(self.rows, one.column, one.suffix)
 
     # -- columns that every rate shares -----------------------------------------------------------
 
@@ -239,9 +250,7 @@ class Chain:
         self.ceiling = b.named(put("Most requests per second [1/s]", request, "three"),
                                f"most_{t.tag}")
         if self.slow_targets:
-            self.asked_column = at
-            self.ask_limits()
-            at += 1
+            self.asked = put("Asked with whole-request targets", self._asked(), "count")
         if self.kind != "chunked":
             each = t._sized("ln(step / n)", ln(t.seconds.each / t.n.each), "six").each
             gain = t.width.each * each
@@ -260,37 +269,17 @@ class Chain:
             1.0 - 1.0 / square(t.width.each)) / 24.0, "six"), f"curve_{t.tag}")
         self.below = (t.end.value[None, :] <= caps.value[:, None]) * 1.0
 
-    def ask_limits(self, largest: X | None = None) -> None:
-        """Write which batch limits are asked while there is a target on whole requests or gaps:
-        the first and every so many, up to the ``largest``."""
-        caps, b, row = self.tables.cap, self.tables.board, self.tables.cap.first - 1
+    def _asked(self) -> X:
+        """Which batch limits are asked while there is a target on whole requests or gaps: the
+        first and every so many."""
+        caps = self.tables.cap
         slow = least(*(limit for limit in (self.targets.e2e, self.targets.itl) if limit
                        is not None)) < NEVER_S
         place = np.arange(len(caps.value))
         asked = X(f"1*OR(ROW()-{caps.first}<{SLOW_FIRST},"
                   f"MOD(ROW()-{caps.first},{SLOW_STRIDE})=0)",
                   1.0 * ((place < SLOW_FIRST) | (place % SLOW_STRIDE == 0)))
-        if largest is not None:
-            asked = asked * (caps.each <= largest)
-        b.page.write(row - 1, self.asked_column, "Asked with whole-request targets", "count",
-                     "header")
-        text = f"IF({slow.text},{asked.text},1)"
-        self.asked = b.down(row, self.asked_column, X(text, np.where(
-            slow.value > 0, asked.value, 1.0)), len(caps.value), "cell", "count")
-
-    def largest_limit(self, column: int, rate: float, cv2: float, known: float) -> float:
-        """The limit at a rate [1/s], not written: what the columns of the search would find; or
-        what they cannot exceed, where that is not above a ``known`` one."""
-        b, caps = self.tables.board, self.tables.cap.value
-        open_ = (caps <= self._most_sequences().value) & (rate < self.ceiling.value)
-        most_ = float((caps * open_ * (self.asked.value > 0.0)).max())
-        if most_ <= known:
-            return most_
-        b.dry = True
-        twice = np.array([[1.0], [1.0]])
-        one = self.ask(column, X("0", rate * twice), X("0", cv2 * twice))
-        b.dry = False
-        return float(one.cells["limit"].value[0, 0])
+        return X(f"IF({slow.text},{asked.text},1)", np.where(slow.value > 0, asked.value, 1.0))
 
     def _bounds(self, put: Callable[[str, X, str], Column]) -> None:
         """Beside batch sizes and limits: spread of what a prompt takes, and the most it adds."""
@@ -337,8 +326,8 @@ class Chain:
         if self.kind != "decode":
             self._laws(put, one, limit is None)
         c["limit"] = put("Batch limit", most(limit, 1.0) if limit is not None
-                         else self._limit(put, one))
-        self._at_limit(put, one)
+                         else self._limit(one))
+        self.at_limit(one)
         return one
 
     def _open(self, put: Scalars, one: Asked) -> None:
@@ -386,7 +375,7 @@ class Chain:
         left = absolute(1.0 - c["demand"] * t.extra["per_token"].each)
         peak = one.write("Peakedness", self._peak(
             own + square(one.rate) * t.extra["own"].each, left)).each
-        c["inverse"], c["inverse_before"] = self._summed(one.write.bare(), t.width.each / peak)
+        c["inverse"], c["inverse_before"] = self.summed(one.write.bare(), t.width.each / peak)
         slow = 1.0 - c["demand"] * t.extra["per_token"].each
         inside = both(c["demand"] * t.extra["closed"].each < 1.0,
                       t.end.each <= t.step.memory_cap)
@@ -399,7 +388,7 @@ class Chain:
         made = t.board.down(t.n.first - 1, one.column, e, len(t.n.value))
         c["logs"], c["before"] = made.all, made.shifted
 
-    def _summed(self, column: int, e: X) -> tuple[X, X]:
+    def summed(self, column: int, e: X) -> tuple[X, X]:
         """Running sums of a column over the batch sizes: up to each row, and before it."""
         t, letter = self.tables, xl_col_to_name(column)
         made = t.board.down(t.n.first - 1, column, X(
@@ -489,7 +478,7 @@ class Chain:
         """Columns of the shares within the target of TPOT, over batch sizes and batch limits."""
         t, limit = self.tables, self.targets.tpot
         beside = one.limits = Beside(t.board, t.cap, one.column, self.titled, rates=one.rates)
-        last = self._pace(one, beside, "limits")
+        last = one.limits_pace = self._pace(one, beside, "limits")
         found = []
         for tag, text in (("own", ""), ("reference", ", reference answers")):
             for writer, at, bound, variance in ((write, pace, "most", t.variance.each),
@@ -536,23 +525,24 @@ class Chain:
         assert self.middles is not None
         return self.middles.all
 
-    def _limit(self, put: Scalars, one: Asked) -> X:
-        """Largest batch limit that keeps up and holds TPOT (and gaps, where they are TPOT)."""
+    def _limit(self, one: Asked) -> X:
+        """Largest batch limit that keeps up and holds the targets, as far as limits are told
+        apart by them."""
         t, targets = self.tables, self.targets
         open_e = self._open_limits(one)
-        ratio, _, weight = tail = self._tails(one, open_e)
-        if self.kind == "decode":
-            surplus = self._steps_within(one, tail, targets.tpot, targets.tpot_level)
-        else:
-            open_e, surplus = self._requests_within(one, tail, open_e)
-        allowed = 1.0 * (self._held(one.column, open_e, surplus).all >= 0.0)
-        if self.slow_targets:
-            allowed = allowed * self.asked.all
-        if self.kind == "decode":
-            allowed = allowed * self._hardly_waits(one, weight, ratio, open_e)
-            if targets.itl is not None and targets.itl_level is not None:
-                allowed = allowed * (self._held(one.column + 2 * SIDE, open_e, self._steps_within(
-                    one, tail, targets.itl, targets.itl_level)).all >= 0.0)
+        tail = self._tails(one, open_e)
+        if self.kind != "decode":
+            found = self._requests_within(one, tail, open_e)
+            if self.slow_targets:
+                return settled(self, one, replace(found, allowed=found.allowed * self.asked.all))
+            return highest(t.cap.all * found.allowed)
+        allowed = 1.0 * (self._held(one.column, open_e, self._steps_within(
+            one, tail, targets.tpot, targets.tpot_level)).all >= 0.0)
+        allowed = allowed * self._hardly_waits(one, tail[2], tail[0], open_e)
+        if targets.itl is not None and targets.itl_level is not None:
+            gaps = self._steps_within(one, tail, targets.itl, targets.itl_level)
+            allowed = allowed * (self._held(
+                one.column + 2 * t.board.side, open_e, gaps).all >= 0.0)
         return highest(t.cap.all * allowed)
 
     def _open_limits(self, one: Asked) -> X:
@@ -571,7 +561,7 @@ class Chain:
             mine = step / self.left(one, t.extra["cap_per_token"].each)
         else:
             mine = step if self.kind == "decode" else step / c["slow"]
-        return self._ratio(one, open_e, t.output.mean), mine, self._limit_weight(one)
+        return self._ratio(one, open_e, t.output.mean), mine, self.limit_weight(one)
 
     def _ratio(self, one: Asked, open_e: X, tokens: X) -> X:
         """Ratio of the tail past each limit, of answers of so many tokens on average."""
@@ -597,7 +587,7 @@ class Chain:
         last = normal((limit - mine) / sqrt(x(TINY_S2)))
         return self._surplus(one, weight, mine, ratio, good, last, level - BARELY)
 
-    def _limit_weight(self, one: Asked, reference: bool = False) -> X:
+    def limit_weight(self, one: Asked, reference: bool = False) -> X:
         """Weight of each batch limit."""
         c, caps = one.cells, self.tables.cap.each
         top = c["top_reference"] if reference else c["top"]
@@ -609,41 +599,50 @@ class Chain:
         each = c["log"] + c["shorter"] if reference else c["log"]
         return exp((caps * each + self.limit_logs.each) / c["peak"] - top)
 
-    def _requests_within(self, one: Asked, tail: tuple[X, X, X], open_e: X) -> tuple[X, X]:
-        """For each limit, whether it is open, and the output of requests in time less what must
-        be: the least of that of the answers and of the reference answers. Each part is a column."""
+    def _requests_within(self, one: Asked, tail: tuple[X, X, X], open_e: X) -> Open:
+        """Which limits hold the target on TPOT: output of requests in time less what must be, the
+        least of that of the answers and of the reference answers. Each part is a column."""
         assert one.limits is not None
         ratio, mine, weight = tail
         own, own_last, short, short_last = one.good
+        level = self.targets.tpot_level - BARELY
         is_open = one.limits("Open", open_e * 1.0).each > 0.0
         mine = one.limits("Its TPOT [s]", mine).each
-        answers = self._in_time(one, is_open, (ratio, mine, weight), own, own_last, "")
-        reference = self._in_time(
-            one, is_open, (self._ratio(one, open_e, least(
-                REFERENCE_TOKENS, self.tables.output.mean)), mine, self._limit_weight(one, True)),
-            short, short_last, ", reference answers")
-        return is_open, when(self.tables.output.mean > REFERENCE_TOKENS,
-                             least(answers, reference), reference)
+        waiting, past = self._waiting(one, is_open, (ratio, mine, weight), "")
+        answers = self.in_time(one, is_open, waiting, own, own_last, level, "").each
+        text = ", reference answers"
+        short_waiting, _ = self._waiting(one, is_open, (self._ratio(one, open_e, least(
+            REFERENCE_TOKENS, self.tables.output.mean)), mine, self.limit_weight(one, True)), text)
+        reference = self.in_time(one, is_open, short_waiting, short, short_last, level, text,
+                                 True).each
+        held = self._held(one.column, is_open, when(
+            self.tables.output.mean > REFERENCE_TOKENS, least(answers, reference), reference))
+        return Open(1.0 * (held.all >= 0.0), is_open, waiting, past)
 
-    def _in_time(self, one: Asked, is_open: X, tail: tuple[X, X, X], good: Column, last: Column,
-                 text: str) -> X:
-        """The same of one kind of answers, with a column of the batch sizes that limits sum up;
-        -1 where the limit is not open."""
-        t, write = self.tables, one.limits
-        assert write is not None
-        assert one.write is not None
+    def _waiting(self, one: Asked, is_open: X, tail: tuple[X, X, X], text: str) -> tuple[X, X]:
+        """Output of those that wait past each limit, and the ratio there, a column each."""
+        assert one.limits is not None
         ratio, mine, weight = tail
-        level = self.targets.tpot_level - BARELY
-        past = write(f"Ratio past it{text}", when(is_open, ratio, 0.5)).each
-        states = self.weights(one, bool(text)) * t.n.all / self.tpot(one)
+        past = one.limits(f"Ratio past it{text}", when(is_open, ratio, 0.5)).each
+        return one.limits(f"Output of those that wait{text}", when(
+            is_open, weight * self.tables.cap.each / mine * past / (1.0 - past), 0.0)).each, past
+
+    def in_time(self, one: Asked, is_open: X, waiting: X, good: Cells, last: Cells, level: X,
+                text: str, reference: bool = False) -> Column:
+        """For each limit, output in time less what must be, of one kind of answers, with a column
+        of the batch sizes that limits sum up; -1 where the limit is not open."""
+        t = self.tables
+        assert one.limits is not None
+        assert one.write is not None
+        states = self.weights(one, reference) * t.n.all / self.tpot(one)
         column = one.write(f"Output in time less what must be{text}", X(
             by_row(states.text, self), states.value, states.binds) * (good.each - level)).all
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{column.text})",
                    np.nan_to_num(column.value) @ self.below.T)
-        waiting = write(f"Output of those that wait{text}", when(
-            is_open, weight * t.cap.each / mine * past / (1.0 - past), 0.0)).each
-        return write(f"In time less what must be{text}", when(
-            is_open, inside + waiting * (last.each - level), -1.0)).each
+        made = one.limits(f"In time less what must be{text}", when(
+            is_open, inside + waiting * (last.each - level), -1.0))
+        assert isinstance(made, Column)
+        return made
 
     def _surplus(self, one: Asked, weight: X, mine: X, ratio: X, good: X, last: X, level: X
                  ) -> X:
@@ -668,12 +667,12 @@ class Chain:
         share = weight / (1.0 - ratio) / most(
             exp(0.0 - c["top"]) + inside + weight * ratio / (1.0 - ratio), LEAST_WEIGHT)
         e = when(open_e, 1.0 * (share <= self.admission_share), 0.0)
-        made = t.board.down(t.cap.first - 1, one.column + SIDE, e, len(t.cap.value))
+        made = t.board.down(t.cap.first - 1, one.column + t.board.side, e, len(t.cap.value))
         return made.all
 
-    def _at_limit(self, put: Scalars, one: Asked) -> None:
+    def at_limit(self, one: Asked) -> None:
         """The states under the batch limit: normaliser, running sequences, wait for a place."""
-        t, c = self.tables, one.cells
+        t, c, put = self.tables, one.cells, self.put(one)
         cap = c["cap"] = put("Limit, at least 1", most(c["limit"], 1.0))
         place = put("Row of the limit", place_below(cap, t.cap.all))
         step = put("Step at the limit, alone [s]", pick(t.cap_step.all, place))
@@ -721,8 +720,7 @@ class Chain:
 
     def first_token(self, one: Asked) -> None:
         """Wait and latency of a first token at the limit of the column."""
-        t, c = self.tables, one.cells
-        put = Scalars(self.rows, one.column)
+        t, c, put = self.tables, one.cells, self.put(one)
         step = c["step"] = self.at_running(put, one, t.seconds, "Step then [s]")
         if self.kind == "colocated":
             layout = t.step.deployment.layout
@@ -763,7 +761,7 @@ class Chain:
         steps = steps + (t.new.each > steps * space)
         latency = (steps * step + per * t.new.each + t.extra["further"].each
                    + t.first.each - t.prefill.each)
-        made = t.board.down(t.prompt.tokens.first - 1, one.column, latency,
+        made = t.board.down(t.prompt.tokens.first - 1, one.column + one.aside, latency,
                             len(t.new.value))
         one.latency = made.all
         c["mean_latency"] = put("Prefill, mean [s]", total(t.prompt.share.all * made.all))
@@ -811,11 +809,8 @@ class Chain:
         c["within"] = put("Share within the target of TTFT", self.within(one, targets.ttft))
         tests.append(c["within"] >= targets.ttft_level - BARELY)
         if targets.e2e is not None and targets.e2e_level is not None:
-            late = self.percentile(one, targets.e2e_level, "of TPOT for the whole request")
-            tokens = most(self.tables.output.quantile(targets.e2e_level) - 1.0, 0.0)
-            left = put("Left for the first token [s]", targets.e2e - late * tokens)
-            c["whole"] = put("Share within it", self.within(one, left))
-            tests.append(c["whole"] >= targets.e2e_level - BARELY)
+            c["whole"] = whole_within(self, one, targets.e2e, targets.e2e_level)
+            tests.append(c["whole"] >= targets.e2e_level - TOKEN_BARELY)
         if targets.itl is not None and targets.itl_level is not None:
             tests.append(self.gap(one, targets.itl_level) <= targets.itl)
         return put("Holds", when(both(*tests), 1.0, 0.0))
@@ -844,7 +839,7 @@ class Chain:
             part = least(most((size - low) / (pick(t.n.all, at + 1.0) - low), 0.0), 1.0)
             first = first + part * (pick(t.seconds.all, at + 1.0) - first)
         step = put("Its step [s]", first)
-        share, stall = self._stall(put, one, level)
+        share, stall = self.stall(put, one, level)
         return put("Gap between tokens [s]", step + when(level > 1.0 - share, stall, 0.0))
 
     def _tokens_so_far(self, one: Asked) -> Column:
@@ -857,11 +852,11 @@ class Chain:
         each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self), weight.value,
                                             weight.binds) * t.n.each / tpot
         each = each + (t.end.each.is_(c["cap"])) * c["last"]
-        letter = xl_col_to_name(one.column + SIDE)
+        letter = xl_col_to_name(one.column + t.board.side)
         e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value, axis=-1))
-        return t.board.down(t.n.first - 1, one.column + SIDE, e, len(t.n.value))
+        return t.board.down(t.n.first - 1, one.column + t.board.side, e, len(t.n.value))
 
-    def _stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
+    def stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
         """Share of the gaps that hold a prefill, and what it adds at a level [s]."""
         t, c = self.tables, one.cells
         if self.kind == "chunked":
@@ -985,23 +980,26 @@ class Chain:
             Writes the single cells; below the others of the rate where not given.
         """
         put = put or Scalars(self.rows, one.column)
-        t, c, inside = self.tables, one.cells, self.output(one)
+        inside = self.output(one)
         if self.kind == "decode":
-            return self.reached(one), c["mean_tpot"]
+            return self.reached(one), one.cells["mean_tpot"]
+        law, gaps = one.laws.get(label) or self.whole_law(one, tokens, label, put)
+        last = self.at_last(put, one, gaps, f", {label}")
+        return self.reached(one, law, last), self._mean(one, law, last, inside)
+
+    def whole_law(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X]
+                  ) -> tuple[Law, tuple[X, X, X]]:
+        """The law of answers of so many tokens over the batch sizes, and their gaps."""
         assert one.write is not None
         assert one.pace is not None
         gap = put(f"Gaps, {label}", most(tokens - 1.0, 1.0))
         gaps = gap, 1.0 / gap, 1.0 / square(gap)
-        law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), gaps, f", {label}")
-        last = self.at_last(put, one, gaps, f", {label}")
-        return self.reached(one, law, last), self._mean(one, law, last, inside)
+        return law_of(one.write, one.cells, one.cv2, one.pace, self.tables.extra.get("most"), gaps,
+                      f", {label}"), gaps
 
-    def percentile(self, one: Asked, level: X, label: str) -> X:
-        """TPOT [s] of a level, of answers as long as that percentile, by halving."""
-        put = Scalars(self.rows, one.column)
-        c = one.cells
-        reached, _ = self.whole(one, self.tables.output.quantile(level), label)
-        span = put(f"Range {label} [s]", 1.01 * c["reach"])
+    def halved(self, put: Callable[[str, X], X], reached: Reached, span: X, level: X, label: str
+               ) -> X:
+        """Where a distribution reaches a level [s], by halving a range."""
         at = put(f"Try 1 {label}", span / 2.0)
         test, values = reached.below(level, at.value), reached.tries(span, level, SHORT_HALVINGS)
         for i in range(2, SHORT_HALVINGS + 1):
@@ -1011,20 +1009,3 @@ class Chain:
             at = put(f"Try {i} {label}", X(
                 e.text, value if np.ndim(span.value) else float(value[0, 0]), e.binds))
         return at
-
-
-def by_row(text: str, chain: Chain) -> str:
-    """A formula over the batch sizes as one of a single row of them."""
-    t = chain.tables
-    columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles,
-               chain.gains, chain.curve]
-    for column in columns:
-        if column is not None and column.name:
-            text = re.sub(rf"\b{column.name}\b", column.each.text, text)
-    rows = {(t.n.first, t.n.last): "{r}", (t.n.first - 1, t.n.last - 1): "{p}"}
-
-    def one(found: re.Match[str]) -> str:
-        row = rows.get((int(found[2]), int(found[3])))
-        return found[0] if row is None else found[1] + row
-
-    return RANGE.sub(one, text)

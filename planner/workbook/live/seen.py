@@ -8,18 +8,14 @@ import numpy as np
 
 from planner.queueing import PERCENTILES
 from planner.workbook.fast import letters
-from planner.workbook.live.board import Board, Column
-from planner.workbook.live.expr import (
-    X,
-    gamma,
-    most,
-    total,
-    x,
-)
-from planner.workbook.live.halving import ONE_TIME, TRIED, Reached, States
+from planner.workbook.live.board import Board
+from planner.workbook.live.expr import X, most, x
+from planner.workbook.live.first_token import FirstToken
+from planner.workbook.live.halving import TRIED, Reached
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
-from planner.workbook.live.search import Asked, Chain, by_row
+from planner.workbook.live.search import Asked, Chain
+from planner.workbook.live.search_rows import by_row
 from planner.workload import SEVERAL_TOKENS
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)
@@ -46,45 +42,6 @@ class Seen:
     e2e: list[X]
     running: X
     itl: X | None = None
-
-
-@dataclass(slots=True, eq=False)
-class FirstToken:
-    """The wait and latency of a first token: what a distribution function needs."""
-
-    busy: X
-    mean_wait: X
-    second: X
-    shape: X
-    scale: X
-    offset: X
-    latency: Column | X
-    share: Column
-    mean: X
-
-    @property
-    def ranges(self) -> X:
-        """Latencies of the prompts as a range [s]."""
-        return self.latency.all if isinstance(self.latency, Column) else self.latency
-
-    @property
-    def reached(self) -> Reached:
-        """The share of first tokens within a time."""
-        start = self.offset + self.ranges
-        return Reached(self.within, [States(
-            self.share.value, start.value, ONE_TIME, 1.0 - self.busy.value, self.shape.value,
-            self.scale.value)])
-
-    def within(self, limit: X) -> X:
-        """Share of first tokens within a time [s]."""
-        left = limit - self.offset - self.ranges
-        late = gamma((left > 0.0) * left, self.shape, self.scale)
-        return total(self.share.all * (left >= 0.0) * (1.0 - self.busy * (1.0 - late)))
-
-    def longest(self) -> X:
-        """A time [s] that hardly any first token exceeds."""
-        return self.offset + X(f"MAX({self.ranges.text})", float(self.ranges.value.max())) + (
-            30.0 * self.scale * most(self.shape, 1.0))
 
 
 def token_columns(chain: Chain, one: Asked) -> Reached:

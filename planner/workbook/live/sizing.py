@@ -11,16 +11,16 @@ import numpy as np
 from planner.workbook.fast import letters
 from planner.workbook.live.expr import X, both, least, most, round_up, sqrt, square, when, x
 from planner.workbook.live.guess import Guess
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS, Load
+from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, Load
 from planner.workbook.live.search import Asked, Rows, Scalars
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
 """From a column, a rate, an arrival CV² and a batch limit (or none) to the cells of the column and
 whether the rate holds. Where the rate's value is that of several, it fills as many columns."""
 HIGH, LOW = "Highest rate not known to hold", "Highest rate known to hold"
+APART = 3
+"""Columns at least from the last of a search to the first that stands beside it."""
 BY_RATE, FEWER = "Replicas by the highest rate", "One fewer"
-TRIES = STEPS + 2
-"""Columns before that of the peak."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,43 +85,44 @@ class Sought(Tried):
 
 def search(rows: Rows, load: Load, ceiling: X, ask: Ask, limited: bool = False) -> Sought:
     """Write the columns of the search, see :func:`size`."""
-    several = np.ndim(ceiling.value) == 2
+    several, tries = np.ndim(ceiling.value) == 2, load.steps + 2
+    rows.board.side = max(rows.board.side, tries + APART)
     tried = (one_by_one if several else together)(rows, load, ceiling, ask)
-    _title(rows, TRIES + 1, "At the peak")
-    peak, _ = ask(rows.column(TRIES + 1), load.rate / tried.count, arrival_cv2(load, tried.count),
+    _title(rows, tries + 1, "At the peak")
+    peak, _ = ask(rows.column(tries + 1), load.rate / tried.count, arrival_cv2(load, tried.count),
                   tried.limit if limited else x(1.0))
     return Sought(tried.count, tried.holds, tried.highest, tried.limit, peak)
 
 
 def one_by_one(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
     """The tries, each written when the one before it is known."""
-    wanted = load.rate / load.utilization
+    wanted, steps = load.rate / load.utilization, load.steps
     low, high = ceiling / float(2**OCTAVES), ceiling
-    for i in range(1, STEPS + 1):
+    for i in range(1, steps + 1):
         rate = sqrt(low * high) if i > 1 else ceiling / float(2**FIRST_OCTAVES)
         _title(rows, i, f"Try {i}")
         one, holds = ask(rows.column(i), rate, _try_cv2(load, rate, wanted), None)
         put = Scalars(rows, rows.column(i))
         high = put(HIGH, when(holds > 0.0, high, one.rate))
         low = put(LOW, when(holds > 0.0, one.rate, low))
-    put = Scalars(rows, rows.column(STEPS + 1))
+    put = Scalars(rows, rows.column(steps + 1))
     first = put(BY_RATE, _by_rate(wanted, low))
     fewer = put(FEWER, most(first - 1.0, 1.0))
-    _title(rows, STEPS + 1, FEWER)
-    one, holds = ask(rows.column(STEPS + 1), wanted / fewer, arrival_cv2(load, fewer), None)
-    count = Scalars(rows, rows.column(TRIES))(BY_RATE, when(
+    _title(rows, steps + 1, FEWER)
+    one, holds = ask(rows.column(steps + 1), wanted / fewer, arrival_cv2(load, fewer), None)
+    count = Scalars(rows, rows.column(steps + 2))(BY_RATE, when(
         both(holds > 0.0, first > 1.0), fewer, first))
-    _title(rows, TRIES, "Planned")
-    _, holds = ask(rows.column(TRIES), wanted / count, arrival_cv2(load, count), None)
+    _title(rows, steps + 2, "Planned")
+    _, holds = ask(rows.column(steps + 2), wanted / count, arrival_cv2(load, count), None)
     return Tried(count, holds, low, x(0.0))
 
 
 def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
     """The same tries, written at once: rates are guessed until each try bears out the next."""
-    wanted = load.rate / load.utilization
+    wanted, steps = load.rate / load.utilization, load.steps
     column, spread = rows.column(1), float(load.cv.value) ** 2 - 1.0
     guess = Guess(float(ceiling.value), float(wanted.value), load.carried,
-                  burstier(spread, float(wanted.value), load.carried))
+                  burstier(spread, float(wanted.value), load.carried), steps)
     while True:
         rates = np.array(guess.rates())[:, None]
         rows.board.dry = guess.exploring
@@ -129,8 +130,8 @@ def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
         one, holds = ask(column, X("0", rates), X("0", cv2), None)
         if guess.borne_out(rates[:, 0].tolist(), (holds.value[:, 0] > 0.0).tolist()):
             break
-    for place in range(1, TRIES + 1):
-        _title(rows, place, f"Try {place}" if place <= STEPS else FEWER if place < TRIES
+    for place in range(1, steps + 3):
+        _title(rows, place, f"Try {place}" if place <= steps else FEWER if place < steps + 2
                else "Planned")
 
     def cell(e: X, place: int) -> X:
@@ -139,22 +140,22 @@ def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
         return X(f"${letters(rows.column(place))}${row}", float(e.value[place - 1, 0]))
 
     low = _bounds(rows, one.rate, holds, ceiling, guess)
-    board, put = rows.board, Scalars(rows, rows.column(STEPS + 1))
+    board, put = rows.board, Scalars(rows, rows.column(steps + 1))
     first = put(BY_RATE, _by_rate(wanted, low))
     fewer = put(FEWER, most(first - 1.0, 1.0))
-    count = Scalars(rows, rows.column(TRIES))(BY_RATE, when(
-        both(cell(holds, STEPS + 1) > 0.0, first > 1.0), fewer, first))
+    count = Scalars(rows, rows.column(steps + 2))(BY_RATE, when(
+        both(cell(holds, steps + 1) > 0.0, first > 1.0), fewer, first))
     row = _row_of(one.rate)
     before = letters(column)
     board.each_across(row, column, (
         (1, X((ceiling / float(2**FIRST_OCTAVES)).text, one.rate.value[:1])),
-        (STEPS - 1, X(f"SQRT({before}${rows.known[LOW] + 1}*{before}${rows.known[HIGH] + 1})",
-                      one.rate.value[1:STEPS])),
+        (steps - 1, X(f"SQRT({before}${rows.known[LOW] + 1}*{before}${rows.known[HIGH] + 1})",
+                      one.rate.value[1:steps])),
         (1, wanted / fewer), (1, wanted / count)))
     board.each_across(_row_of(one.cv2), column, (
-        (STEPS, _try_cv2(load, X(one.rate.text, one.rate.value[:STEPS]), wanted)),
+        (steps, _try_cv2(load, X(one.rate.text, one.rate.value[:steps]), wanted)),
         (1, arrival_cv2(load, fewer)), (1, arrival_cv2(load, count))))
-    return Tried(count, cell(holds, TRIES), low, cell(one.cells["limit"], TRIES))
+    return Tried(count, cell(holds, steps + 2), low, cell(one.cells["limit"], steps + 2))
 
 
 def burstier(spread: float, wanted: float, carried: float) -> float:
@@ -168,10 +169,10 @@ def burstier(spread: float, wanted: float, carried: float) -> float:
 
 def _bounds(rows: Rows, rate: X, holds: X, ceiling: X, guess: Guess) -> X:
     """Write what each try leaves of the range of rates; the highest rate known to hold."""
-    column, made = rows.column(1), {}
+    column, made, steps = rows.column(1), {}, guess.steps
     here, before = letters(column + 1), letters(column)
-    second = X(f"{here}${_row_of(rate) + 1}", rate.value[1:STEPS])
-    again = X(f"{here}${_row_of(holds) + 1}", holds.value[1:STEPS]) > 0.0
+    second = X(f"{here}${_row_of(rate) + 1}", rate.value[1:steps])
+    again = X(f"{here}${_row_of(holds) + 1}", holds.value[1:steps]) > 0.0
     found = np.array(guess.bounds())[:, :, None]
     for name, values, start in ((HIGH, found[1], ceiling), (LOW, found[0], ceiling / float(
             2**OCTAVES))):
@@ -181,8 +182,8 @@ def _bounds(rows: Rows, rate: X, holds: X, ceiling: X, guess: Guess) -> X:
         at, held = ones
         es = (when(held > 0.0, start, at), when(again, last, second)) if name == HIGH else (
             when(held > 0.0, at, start), when(again, second, last))
-        rows.board.each_across(row, column, ((1, es[0]), (STEPS - 1, es[1])))
-        made[name] = X(f"${letters(rows.column(STEPS))}${row + 1}", float(values[-1, 0]))
+        rows.board.each_across(row, column, ((1, es[0]), (steps - 1, es[1])))
+        made[name] = X(f"${letters(rows.column(steps))}${row + 1}", float(values[-1, 0]))
     return made[LOW]
 
 

@@ -33,6 +33,7 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
+from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.halving import ONE_TIME, Reached, States
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import FAR, NEVER_S, Tables, Targets, Wait, mg1, rank_wait
@@ -45,17 +46,13 @@ from planner.workbook.live.search import (
     Scalars,
     share_within_both,
 )
-from planner.workbook.live.seen import FirstToken, latencies
-from planner.workbook.live.sizing import TRIES, Ask, Found, arrival_cv2, search, size
+from planner.workbook.live.seen import latencies
+from planner.workbook.live.sizing import APART, Ask, Found, arrival_cv2, search, size
 from planner.workbook.live.step import kept_entries
 
 if TYPE_CHECKING:
     from planner.workbook.live.option import OptionSheet
 
-WIDE = 64
-"""Columns of one search with what stands beside it."""
-BESIDE = 34
-"""Column of a search's latencies of first tokens, counted from its first one."""
 REACH = 4.0
 """Packings are written that prompts of a quarter of the mean would allow."""
 NO_PAIR = 1e15
@@ -182,6 +179,11 @@ class TwoPools:
         self.rest: X
         self.sends: X
         self.top = 0
+        tries = max(pool.load.steps for pool in sheet.pools) + 3
+        self.beside = 2 * (tries + APART - 1)
+        """Column of a search's latencies of first tokens, counted from its first one."""
+        self.wide = len(PREFILL_BATCHES) * tries + 4
+        """Columns of one search with what stands beside it."""
 
     def write(self) -> OptionCells:
         """Fill the sheet."""
@@ -294,7 +296,8 @@ class TwoPools:
             return one, chain.holds(one)
 
         decode = size(chain.rows, self.decode_plan.load, ceiling, ask, f"decode_{tag}")
-        planned = self._planned(chain, chain.rows.column(TRIES + 2), decode.asked, decode.limit)
+        column = chain.rows.column(self.decode_plan.load.steps + 4)
+        planned = self._planned(chain, column, decode.asked, decode.limit)
         latency = self._handover(chain, decode.peak)
         rows = Rows(self.prefill, self.top + SCALAR_ROWS, far, self.packs.count)
         ask_prefill, most_rate, mean = self._asker(rows, targets, planned, latency)
@@ -329,7 +332,7 @@ class TwoPools:
         b, peak, put = self.board, prefill.peak, Packed(self.board, self.packs.count)
         assert peak.wait is not None
         assert peak.own_wait is not None
-        column, row = chain.rows.far + BESIDE - 1, self.prompt.tokens.first - 1
+        column, row = chain.rows.far + self.beside - 1, self.prompt.tokens.first - 1
         b.page.write(row - 1, column, "First token [s]", "count", "header")
         e = X(f"INDEX({latency.letter}{{r}}:{letters(column + self.packs.count)}{{r}},1,"
               f"{place.text})", latency.value[int(place.value) - 1])
@@ -348,10 +351,9 @@ class TwoPools:
         wait = own.plus(line, waits.cards, " for prefill and cards")
         late, place_s = given_place(wait, waits.place), waits.place.mean
         first = PlacedToken(
-            wait.busy, wait.mean + place_s, wait.second,
-            *wait.shape_scale(line, " for prefill and cards"), x(0.0), seen, self.prompt.share,
-            mean, waits.place.busy, *late.shape_scale(line, " and for a place"))
-        first.mean = first.mean_wait + mean
+            wait.busy, *wait.shape_scale(line, " for prefill and cards"), x(0.0), seen,
+            self.prompt.share, wait.mean + place_s + mean, waits.place.busy,
+            *late.shape_scale(line, " and for a place"))
         chain.output(decode.peak)
         alone = of("Wait for the prefill, mean [s]", peak.own_wait)
         return Pair(decode, prefill, place, first, alone + mean + decode.peak.cells["mean_tpot"])
@@ -405,7 +407,8 @@ class TwoPools:
         hidden = self.packs.pass_s.each * (1.0 - 1.0 / layers)
         moved = most(self.whole.each - hidden, 0.0) + self.whole.each / layers
         latency = self.packs.first.each + moved + (1.0 + RESIDUAL) * step
-        return self.prefill.packs(chain.rows.far + BESIDE, "First token, by packing [s]", latency)
+        return self.prefill.packs(
+            chain.rows.far + self.beside, "First token, by packing [s]", latency)
 
     def _asker(self, rows: Rows, targets: Targets, admission: Admission, latency: Column
                ) -> tuple[Ask, X, X]:
@@ -453,7 +456,7 @@ class TwoPools:
         for split, share in enumerate(E2E_SPLITS, start=1):
             b.heading(f"Target on the whole request: {100 * share:g} % to the decode pool")
             pairs.append(self._pair(self._split(targets, share), ceiling,
-                                    f"{self.rank}_{split}", FAR + split * WIDE))
+                                    f"{self.rank}_{split}", FAR + split * self.wide))
         table = self._ranked(pairs)
         score = table["Rank of the split, lowest first"]
         b.heading("The best split")
