@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from planner.calibration.constants import (
     first_token_limits,
@@ -254,6 +253,8 @@ def _factors(points: Sequence[MeasuredPoint], catalog: Catalog, old: EngineProfi
         parts = [np.log1p(np.nan_to_num(errors.tpot, nan=9.0)) / TPOT_SCALE,
                  np.log1p(np.nan_to_num(errors.ttft, nan=9.0)) / TTFT_SCALE]
         return np.concatenate([*parts, PULL / TPOT_SCALE * x])
+
+    from scipy.optimize import least_squares  # late: it takes half a second to load
 
     found = least_squares(residual, first, bounds=(-WIDEST, WIDEST), loss="soft_l1",
                           max_nfev=30, ftol=1e-4, xtol=1e-3)

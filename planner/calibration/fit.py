@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from planner.calibration.constants import (
     Bounds,
@@ -214,6 +213,8 @@ def _fit_first(times: StepTimes, sample: Sample, here: NDArray[np.intp], above: 
         found = first_token_s(constants, alone, prefill, token, features.clients,
                               features.prompt, features.output)
         return np.concatenate([np.log(found / measured), TTFT_SCALE * pull * (x - start)])
+
+    from scipy.optimize import least_squares  # late: it takes half a second to load
 
     found = least_squares(residual, start, bounds=(bounds.low, bounds.high), loss="soft_l1",
                           f_scale=TTFT_SCALE, max_nfev=100)
