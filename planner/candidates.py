@@ -69,12 +69,13 @@ def candidates(request: PlanRequest, resources: Resources, gpu: Gpu, pair: tuple
             fitting.append(Candidate(deployment, request, resources, fit))
             continue
         detail = memory_detail(deployment, fit[0], request.workload)
-        missed += _of_every_setup(request, Miss("", gpu.slug, layout, weights, "memory", detail))
+        missed += _of_every_setup(request, gpu.slug, layout, weights, "memory", detail)
     if not tried:
-        missed += _of_every_setup(request, Miss("", gpu.slug, Layout(), weights, "max_gpus",
-                                                "no layout stays within max_gpus"))
+        missed += _of_every_setup(request, gpu.slug, Layout(), weights, "max_gpus",
+                                  "no layout stays within max_gpus")
     return fitting, missed
 
 
-def _of_every_setup(request: PlanRequest, miss: Miss) -> Iterator[Miss]:
-    return (replace(miss, setup=setup) for setup in request.setups)
+def _of_every_setup(request: PlanRequest, gpu: str, layout: Layout, weights: str, reason: str,
+                    detail: str) -> Iterator[Miss]:
+    return (Miss(setup, gpu, layout, weights, reason, detail) for setup in request.setups)

@@ -51,7 +51,7 @@ def late_alone(table: Table) -> Slo | None:
             tokens = 0.0 if target.metric == "ttft" else max(
                 table.workload.output.quantile(level) - 1.0, 0.0)
             early = table.first_token_s <= target.limit_s - token_s * tokens
-            held = float(table.prompt_weights @ early) >= target.level
+            held = bool(early.all()) or float(table.prompt_weights @ early) >= target.level
         if not held:
             return target
     return None

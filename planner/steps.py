@@ -137,8 +137,8 @@ _SCALARS_OF = itemgetter(*(Steps._fields.index(name) for name in SCALARS))
 def packed_steps(steps: Steps) -> PackedSteps:
     """Coefficients of a step as few arrays."""
     one = np.array(_SCALARS_OF(steps), dtype=float)
-    linear = np.stack([steps.linear_s, steps.linear_read_s], axis=1)
-    return PackedSteps(one, np.ascontiguousarray(linear), steps.expert, steps.line, steps.prompt)
+    linear = np.array([steps.linear_s, steps.linear_read_s]).T.copy()
+    return PackedSteps(one, linear, steps.expert, steps.line, steps.prompt)
 
 
 @dataclass(frozen=True, slots=True)
