@@ -28,7 +28,10 @@ def workload(**changes: Any) -> dict[str, Any]:
                       ("prompt", "prompt_tokens"), ("output", "output_tokens")):
         if key in changes:
             made["workload"][name] = changes.pop(key)
-    return {**made, **changes}
+    made |= changes
+    if "chunked" not in made["setups"]:  # chunk budgets go with no other setup
+        made["limits"] = {k: v for k, v in made["limits"].items() if k != "token_budgets"}
+    return made
 
 
 def request(*workloads: dict[str, Any], **changes: Any) -> dict[str, Any]:
