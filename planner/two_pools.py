@@ -28,7 +28,6 @@ from planner.setups.disaggregated import (
     PrefillPool,
 )
 from planner.sizing import (
-    Answer,
     Check,
     Miss,
     Pool,
@@ -155,8 +154,7 @@ def _with_targets(workload: Workload, extra: tuple[Slo, ...]) -> Workload:
 class _Tighter:
     """A decode layout in which a smaller share may wait for a place."""
 
-    table: Table
-    share: float
+    source: DecodePool
 
 
 class _DecodePools:
@@ -183,8 +181,8 @@ class _DecodePools:
             if isinstance(item, Pool):
                 self.found.append(item)
                 self._tighter(item)
-            elif pool := self._sized(item.table, item.share if isinstance(item, _Tighter)
-                                     else ADMISSION_SHARES[0]):
+            elif pool := self._sized(item.source if isinstance(item, _Tighter) else DecodePool(
+                    _with_targets_of(self.request, item.table), ADMISSION_SHARES[0])):
                 heappush(self._queue, (spared_gpus(pool, self.request), 1, float(
                     pool.table.decode_s[0]), next(self._places), pool))
         if place < len(self.found) and spared_gpus(self.found[place], self.request) <= most_gpus:
@@ -201,11 +199,10 @@ class _DecodePools:
         smaller = next((s for s in ADMISSION_SHARES if s < waits), None)
         if smaller is not None:
             heappush(self._queue, (spared_gpus(pool, self.request), 2, 0.0, next(self._places),
-                                   _Tighter(pool.table, smaller)))
+                                   _Tighter(source.allowing(smaller))))
 
-    def _sized(self, table: Table, admission_share: float) -> Pool | None:
-        table = _with_targets_of(self.request, table)
-        source, d = DecodePool(table, admission_share), table.deployment
+    def _sized(self, source: DecodePool) -> Pool | None:
+        table, d = source.table, source.table.deployment
         limit = (region_gpus(self.request) // d.layout.gpus
                  - self.request.limits.spare_replicas)
         answer = smallest(source.check, self.request, limit, source.ceiling)
@@ -225,6 +222,23 @@ class _DecodePools:
                 else pool)
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A prefill pool as every decode pool meets it.
+
+    Attributes
+    ----------
+    least_gpus : int
+        GPUs, spares included, that even the highest rate of a replica would take.
+    usd_per_hour : float
+        Their cost [USD/h].
+    """
+
+    pool: PrefillPool
+    least_gpus: int
+    usd_per_hour: float
+
+
 class _PrefillLayout:
     """A layout of a prefill pool with its packings, made when first asked for."""
 
@@ -232,10 +246,17 @@ class _PrefillLayout:
         self.request, self.layout = request, layout
 
     @cached_property
-    def pools(self) -> list[PrefillPool]:
+    def sources(self) -> list[_Source]:
         """One pool a packing."""
         table = _with_targets_of(self.request, self.layout.table)
-        return [PrefillPool(table, batch) for batch in prefill_batches(table.workload)]
+        return [self._source(PrefillPool(table, batch))
+                for batch in prefill_batches(table.workload)]
+
+    def _source(self, pool: PrefillPool) -> _Source:
+        d = pool.table.deployment
+        gpus = d.layout.gpus * (least_replicas(self.request, pool.ceiling)
+                                + self.request.limits.spare_replicas)
+        return _Source(pool, gpus, self.layout.resources.usd_per_hour(d.gpu, d.layout, gpus))
 
 
 def _with_targets_of(request: PlanRequest, table: Table) -> Table:
@@ -317,8 +338,10 @@ class _Pairing:
         for layout in layouts:
             if beside.gpus > self._most_decode_gpus(layout.layout.fewest_gpus):
                 break
-            for source in layout.pools:
-                self._offer(Pair(source, decode.source), beside)
+            for source in layout.sources:
+                pair = Pair(source.pool, decode.source)
+                if not self._cannot_win(self._least_rank(source, pair, beside)):
+                    self._offer(pair, beside)
 
     def _beside(self, decode: Pool) -> _Beside:
         """A decode pool as every prefill pool meets it."""
@@ -334,17 +357,16 @@ class _Pairing:
     def _offer(self, pair: Pair, beside: _Beside) -> None:
         """Size a prefill pool next to a decode pool and keep the two if they are better."""
         source, slug = pair.prefill, self.key[0]
-        least_s = source.mean_s + pair.mean_transfer_s() + beside.first_step_s + beside.tpot_s
-        if self._cannot_win(self._rank(
-                source.table, least_replicas(self.request, source.ceiling), beside, least_s)):
-            return
         limit, known = self._prefill_limit(beside, source)
         if known and limit * source.ceiling < self.request.workload.requests_per_s:
             return
         handover_s = pair.transfer_s() + beside.first_step_s
-        answer = self._least_prefill(source, handover_s, beside.admission, limit, bool(known))
+        answer = smallest(_prefill_check(source, handover_s, beside.admission), self.request, limit,
+                          source.ceiling, known)
         if isinstance(answer, Refusal):
-            self.refusals.setdefault(slug, (source.table, answer))
+            if not known:  # else the GPU is in a pair, and no reason is asked for
+                why = _why_refused(answer, source, handover_s, beside.admission)
+                self.refusals.setdefault(slug, (source.table, why))
             return
         pools = pool_of("prefill", source.table, answer, source, self.request), beside.pool
         ttft_s = source.mean_ttft_s(*share(self.request, answer.replicas), handover_s)
@@ -352,19 +374,13 @@ class _Pairing:
         if self.key not in self.best or rank < self.best[self.key].rank:
             self.best[self.key] = TwoPools(pair, pools, rank)
 
-    def _least_prefill(self, source: PrefillPool, handover_s: Array, admission: Admission,
-                       limit: int, known: bool) -> Answer | Refusal:
-        """Fewest replicas of a prefill pool beside a decode pool, at most ``limit``."""
-        hopeless = source.hopeless(handover_s)
-        if hopeless:
-            return Refusal(hopeless, True)
-        if not source.placed(admission.place, handover_s):
-            return Refusal(PLACE, False)
-        answer = smallest(_prefill_check(source, handover_s, admission), self.request, limit,
-                          source.ceiling, known)
-        if isinstance(answer, Refusal) and answer.at_zero_load:  # what is left is the other wait
-            return Refusal(PLACE, False)
-        return answer
+    def _least_rank(self, source: _Source, pair: Pair, beside: _Beside
+                    ) -> tuple[float, float, float]:
+        """A rank that no fleet of a pair beats: fewest replicas, no wait."""
+        least_s = (source.pool.mean_s + pair.mean_transfer_s() + beside.first_step_s
+                   + beside.tpot_s)
+        return (source.least_gpus * self.value[self.key[0]] + beside.value,
+                source.usd_per_hour + beside.usd_per_hour, least_s)
 
     def _rank(self, table: Table, replicas: int, beside: _Beside, late_s: float
               ) -> tuple[float, float, float]:
@@ -405,6 +421,17 @@ def _waiting_share(source: DecodePool, request: PlanRequest, pool: Pool) -> floa
 def _planned_admission(source: DecodePool, request: PlanRequest, pool: Pool) -> Admission:
     """Waits on the decode side at the peak with the target headroom, at which targets must hold."""
     return source.admission(_planned_chain(source, request, pool), pool.batch_size)
+
+
+def _why_refused(refusal: Refusal, source: PrefillPool, handover_s: Array, admission: Admission
+                 ) -> Refusal:
+    """Why no number of prefill replicas does: what fails alone, the wait on the other side, or the
+    limit."""
+    if hopeless := source.hopeless(handover_s):
+        return Refusal(hopeless, True)
+    if refusal.at_zero_load or not source.placed(admission.place, handover_s):
+        return Refusal(PLACE, False)
+    return refusal
 
 
 def _prefill_check(source: PrefillPool, handover_s: Array, admission: Admission) -> Check:
