@@ -263,8 +263,7 @@ def _regional(request: PlanRequest) -> PlanRequest:
     workload = request.workload
     rate = region_rate(workload.requests_per_s, request.limits.regions)
     mean = workload.mean_requests_per_s or workload.requests_per_s
-    return replace(request, workload=replace(workload, requests_per_s=rate,
-                                             mean_requests_per_s=mean))
+    return replace(request, workload=workload.at_rates(rate, mean))
 
 
 def rank(request: PlanRequest, fleets: Iterable[Fleet], pricer: Pricer,

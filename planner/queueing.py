@@ -76,6 +76,15 @@ class Wait:
         return Wait(1.0 - (1.0 - self.busy) * (1.0 - other.busy), mean, second)
 
 
+def placed_wait(wait: Wait, places: float, given_s: float) -> Wait:
+    """A finite wait of one case with one for a place in the batch after it: a share ``places``
+    waits, exponentially with mean ``given_s`` [s]."""
+    busy, mean_s, second_s2 = (float(x[0]) for x in (wait.busy, wait.mean_s, wait.second_s2))
+    place_s = places * given_s
+    return Wait(*np.array([1.0 - (1.0 - busy) * (1.0 - places), mean_s + place_s,
+                           second_s2 + 2.0 * place_s * (given_s + mean_s)]))
+
+
 def no_wait(shape: tuple[int, ...] = ()) -> Wait:
     """Waits of exactly zero."""
     return Wait(np.zeros(shape), np.zeros(shape), np.zeros(shape))
@@ -393,12 +402,3 @@ class Chain:
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""
         return float(running_at_cap(self.weight[:cap], self.empty, float(self.ratio[cap - 1]))[0])
-
-
-def admission_wait(probability: Array, mean_given_s: Array) -> Wait:
-    """Exponential wait for a place in the batch (shapes broadcast)."""
-    p, m = np.asarray(probability, dtype=float), np.asarray(mean_given_s, dtype=float)
-    finite = np.isfinite(m)
-    safe = np.where(finite, m, 0.0)
-    mean = np.where(finite, p * safe, np.inf)
-    return Wait(p, mean, np.where(finite, 2.0 * p * safe**2, np.inf))

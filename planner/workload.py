@@ -144,10 +144,34 @@ class Lengths:
         """Whether some answer of these lengths has a second token, so a time between tokens."""
         return self.max >= SEVERAL_TOKENS
 
+    @cached_property
+    def _quantiles(self) -> dict[float, float]:
+        """Those that were asked for."""
+        return {}
+
     def quantile(self, share: float) -> float:
         """Smallest point [token] whose cumulated weight reaches ``share``."""
-        index = int(self._reached.searchsorted(share - SLACK))
-        return float(self.tokens[min(index, len(self.tokens) - 1)])
+        if share not in self._quantiles:
+            index = int(self._reached.searchsorted(share - SLACK))
+            self._quantiles[share] = float(self.tokens[min(index, len(self.tokens) - 1)])
+        return self._quantiles[share]
+
+    @cached_property
+    def mean_gaps(self) -> Gaps:
+        """Gaps between the tokens of an answer of the mean length."""
+        return Gaps.of_length(self.mean)
+
+    @cached_property
+    def _gaps_at(self) -> dict[tuple[float, ...], Gaps]:
+        """Those that were asked for."""
+        return {}
+
+    def gaps_at(self, percentiles: tuple[float, ...]) -> Gaps:
+        """Gaps between the tokens of answers as long as each percentile, a law a percentile."""
+        if percentiles not in self._gaps_at:
+            self._gaps_at[percentiles] = Gaps.of_each(
+                [self.quantile(p / 100.0) for p in percentiles])
+        return self._gaps_at[percentiles]
 
     def scaled(self, factor: float) -> Lengths:
         """The same shape with every length multiplied by ``factor`` (not below one token)."""
@@ -285,6 +309,32 @@ class Workload:
         """What distinguishes the lengths of one workload from another's, hashable."""
         return (*(part.tobytes() for x in (self.prompt, self.output)
                   for part in (x.tokens, x.weights)), self.prefix_hit)
+
+    @cached_property
+    def _at_rates(self) -> dict[tuple[float, float], Workload]:
+        """Those that were asked for."""
+        return {}
+
+    def at_rates(self, peak_per_s: float, mean_per_s: float) -> Workload:
+        """The same requests at other rates [1/s], in the peak hour and over the day; asked again it
+        is the same value, with what was worked out from it."""
+        rates = peak_per_s, mean_per_s
+        if rates not in self._at_rates:
+            self._at_rates[rates] = replace(self, requests_per_s=peak_per_s,
+                                            mean_requests_per_s=mean_per_s)
+        return self._at_rates[rates]
+
+    @cached_property
+    def prompt_of_token(self) -> float:
+        """Mean prompt [token], but for its cached part, that a prompt token belongs to:
+        E[p^2] / E[p]."""
+        return self.new_prompt.second_moment / self.new_prompt.mean
+
+    @cached_property
+    def cached_of_token(self) -> float:
+        """Mean cached tokens [token] before the prompt that a prompt token belongs to."""
+        tokens, weights = self.new_prompt.tokens, self.prompt.weights
+        return float((weights * tokens) @ (self.prompt.tokens - tokens) / (weights @ tokens))
 
     @cached_property
     def new_prompt(self) -> Lengths:

@@ -270,26 +270,13 @@ def levels_of(figure: dict[str, float]) -> list[str]:
     return [key for key in figure if key != "mean"]
 
 
-def prompt_of_token(table: Table) -> float:
-    """Mean prompt [token] that a prompt token belongs to: E[p^2] / E[p]."""
-    prompt = table.workload.new_prompt
-    return prompt.second_moment / prompt.mean
-
-
-def cached_of_token(table: Table) -> float:
-    """Mean cached tokens [token] before the prompt that a prompt token belongs to."""
-    tokens, weights = table.prompt_tokens, table.prompt_weights
-    return float((weights * tokens) @ (table.workload.prompt.tokens - tokens)
-                 / (weights @ tokens))
-
-
 def depth_slope_s(table: Table) -> float:
     """What each token before a prompt token adds to its prefill [s], by attention.
 
     Taken from the prompt that a prompt token belongs to, with and without as many tokens before it.
     """
-    longest = max(prompt_of_token(table), 1.0)
-    deeper = cached_of_token(table) + longest
+    longest = max(table.workload.prompt_of_token, 1.0)
+    deeper = table.workload.cached_of_token + longest
     seconds = table.times.seconds(new_tokens=np.full(2, longest), prompts=1.0,
                                   cached=np.array([0.0, deeper]), logits=0.0)
     return float((seconds[1] - seconds[0]) / (longest * deeper))

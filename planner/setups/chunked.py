@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
 from planner.loops import Prompts, chunk_states, mixed_powers
-from planner.setups.base import Table, cached_of_token, prompt_of_token
+from planner.setups.base import Table
 from planner.setups.continuous import Array, Continuous, most_tokens
 from planner.stepping import ChunkAsk, chunk_columns
 
@@ -169,14 +169,15 @@ class Chunked(Continuous):
 
 def _asked(table: Table) -> ChunkAsk:
     """What chunks of the prompts of a table are asked for."""
-    workload, longest = table.workload, max(prompt_of_token(table), 1.0)
+    workload = table.workload
     accepted = float(table.step_s[0] / table.decode_s[0])
     # Prompts that come in a step for each sequence that decodes, where as many come as go.
     coming = accepted / workload.output.mean * workload.new_prompt.mean
     limit_s, level = most_tokens(workload.slo("tpot"))
     return ChunkAsk(
         float(table.deployment.layout.data), table.tokens_per_decode, float(MIN_CHUNK_TOKENS),
-        CHUNK_RESIDUAL, workload.running_context, longest, coming, cached_of_token(table),
+        CHUNK_RESIDUAL, workload.running_context, max(workload.prompt_of_token, 1.0), coming,
+        workload.cached_of_token,
         table.prompt_tokens, workload.prompt.tokens - table.prompt_tokens / 2.0,
         table.prompt_weights, table.first_token_s - table.prefill_s, workload.output.mean, limit_s,
         level)

@@ -33,7 +33,7 @@ from planner.queueing import (
     PERCENTILES,
     Chain,
     Wait,
-    admission_wait,
+    placed_wait,
     sum_percentiles,
 )
 from planner.setups.base import (
@@ -309,13 +309,11 @@ class Continuous(ABC):
                    slos: list[Slo]) -> Latencies:
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in slos)}))
         running = chain.mean_running(cap)
-        wait, latency = self.prefill(rate_per_s, cv2, np.array([running]))
-        probability, given = chain.waiting()
-        wait = wait + admission_wait(probability[cap - 1 : cap], given[cap - 1 : cap])
-        weights = self.table.prompt_weights
-        one = Wait(wait.busy[0], wait.mean_s[0], wait.second_s2[0])
-        mean = float(one.mean_s) + float(latency[0] @ weights)
-        ttft = figures(mean, levels, sum_percentiles(one, latency[0], weights, levels))
+        prefill, latency = self.prefill(rate_per_s, cv2, np.array([running]))
+        places, given_s = (float(column[cap - 1]) for column in chain.waiting())
+        wait, weights = placed_wait(prefill, places, given_s), self.table.prompt_weights
+        mean = float(wait.mean_s) + float(latency[0] @ weights)
+        ttft = figures(mean, levels, sum_percentiles(wait, latency[0], weights, levels))
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
         itl = self._gaps(chain, rate_per_s, cap, levels)
@@ -324,14 +322,13 @@ class Continuous(ABC):
         e2e = e2e_figures(ttft, self._whole(chain, cap, levels), self.workload)
         return Latencies(ttft, between_tokens(tpot, self.workload),
                          between_tokens(itl, self.workload), e2e, running, load,
-                         {"admission_wait_share": float(probability[cap - 1])})
+                         {"admission_wait_share": places})
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""
         output = self.workload.output
-        answers = [output.quantile(p / 100.0) for p in levels]
-        values = chain.tpot_percentiles(cap, levels, Gaps.of_each(answers))
-        return figures(chain.mean_tpot(cap, Gaps.of_length(output.mean)), levels, values)
+        values = chain.tpot_percentiles(cap, levels, output.gaps_at(levels))
+        return figures(chain.mean_tpot(cap, output.mean_gaps), levels, values)
 
     def gap(self, tpot_s: Array) -> Array:
         """Gap between two tokens when no prefill falls into it [s] over ``n``."""

@@ -126,6 +126,15 @@ def numbers(node: Any, path: str = "") -> Iterator[tuple[str, float]]:
         yield path, float(node)
 
 
+def admission_wait(probability: Array, mean_given_s: Array) -> Wait:
+    """Exponential wait for a place in the batch (shapes broadcast)."""
+    p, m = np.asarray(probability, dtype=float), np.asarray(mean_given_s, dtype=float)
+    finite = np.isfinite(m)
+    safe = np.where(finite, m, 0.0)
+    mean = np.where(finite, p * safe, np.inf)
+    return Wait(p, mean, np.where(finite, 2.0 * p * safe**2, np.inf))
+
+
 def wait_cdf(wait: Wait, t: Array) -> Array:
     """P(W <= t) for ``t`` [s] of shape (..., k), the leading axes those of the wait, in SciPy: the
     wait of those who wait is a gamma with the matched two moments."""

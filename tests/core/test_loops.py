@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from core_helpers import share_within_both, tokens_within
+from core_helpers import admission_wait, share_within_both, tokens_within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
@@ -27,7 +27,7 @@ from planner.loops import (
     mixture_percentiles,
 )
 from planner.planning import make_plan
-from planner.queueing import Chain, admission_wait
+from planner.queueing import Chain
 from planner.setups.disaggregated import DecodePool
 from planner.warm_up import uncompiled, warm_up
 from planner.workload import REFERENCE_TOKENS, constant

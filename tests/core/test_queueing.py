@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import pytest
-from core_helpers import share_within, share_within_both, tokens_within, wait_cdf
+from core_helpers import admission_wait, share_within, share_within_both, tokens_within, wait_cdf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +18,6 @@ from planner.arrivals import Influx, burst_ahead, burst_behind, peakedness, spli
 from planner.loops import Prompts, ends_in_time, prefills, starts_placed
 from planner.queueing import (
     Chain,
-    admission_wait,
     mg1_wait,
     no_wait,
     placed_percentiles,
