@@ -53,7 +53,7 @@ def wire_s(table: Table) -> Array:
                          d.profile)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Admission:
     """What a request waits for on the decode side.
 
@@ -67,6 +67,13 @@ class Admission:
 
     cards: Wait
     place: Wait
+
+    @cached_property
+    def numbers(self) -> tuple[float, ...]:
+        """What :func:`planner.loops.prompts_placed` asks of them."""
+        cards, place = self.cards, self.place
+        return (float(cards.busy), float(cards.mean_s), float(cards.second_s2), float(place.busy),
+                *place.given)
 
 
 NO_ADMISSION = Admission(no_wait(), no_wait())
@@ -196,6 +203,7 @@ class PrefillPool:
         self.latency_s = self.pass_s * profile.ttft_scale + table.lag_s
         self.mean_s = float(self.latency_s @ table.prompt_weights)
         self.service_s = self.pass_s / batch * table.occupancy
+        self._mean_service_s = float(self.service_s @ table.prompt_weights)
         self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
         self.target = self.workload.slo("ttft")
         self._send_s = float(wire_s(table) @ table.prompt_weights)
@@ -252,16 +260,15 @@ class PrefillPool:
             return Verdict(False, 0, "throughput")
         if self.sending(rate_per_s) >= MAX_LINK_LOAD:
             return Verdict(False, 0, "kv_transfer")
-        target, cards, place = self.target, admission.cards, admission.place
+        target = self.target
         if target is None:
             return Verdict(True, self.batch)
         ranks = float(self.table.deployment.layout.data)
-        waits = (float(x) for x in (cards.busy, cards.mean_s, cards.second_s2, place.busy))
         held = prompts_placed(
             rate_per_s / ranks, *self._moments, self.table.occupancy * ranks,
-            1.0 + (cv2 - 1.0) / ranks, *waits, *place.given, target.limit_s,
+            1.0 + (cv2 - 1.0) / ranks, *admission.numbers, target.limit_s,
             target.level, self.latency_s + handover_s,
-            self.table.prompt_weights) and self.placed(place, handover_s)
+            self.table.prompt_weights) and self.placed(admission.place, handover_s)
         return Verdict(held, self.batch if held else 0, "" if held else "ttft")
 
     def placed(self, place: Wait, handover_s: Array | float) -> bool:
@@ -279,7 +286,7 @@ class PrefillPool:
     @cached_property
     def ceiling(self) -> float:
         """Rate [1/s] of a replica that never idles."""
-        return 1.0 / float(self.service_s @ self.table.prompt_weights)
+        return 1.0 / self._mean_service_s
 
     def sending(self, rate_per_s: float) -> float:
         """Share of the replica's network cards that leaving caches fill."""
@@ -296,7 +303,7 @@ class PrefillPool:
 
     def load(self, rate_per_s: float) -> float:
         """Utilisation of a replica."""
-        return rate_per_s * float(self.service_s @ self.table.prompt_weights)
+        return rate_per_s * self._mean_service_s
 
 
 @dataclass(frozen=True, slots=True)
