@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scipy.special import gammainc
+
 from planner.compiled import Array
 from planner.loops import influx_peaks
 
@@ -83,6 +85,26 @@ class Influx:
 def burst_ahead(arrival_cv2: float) -> float:
     """e = (ca^2 - 1) / 2: requests of its own burst ahead of a request, and behind it, mean."""
     return max(arrival_cv2 - 1.0, 0.0) / 2.0
+
+
+def burst_within(arrival_cv: float, rate_per_s: float, seconds: float) -> float:
+    """Share of a request's own burst that came shortly before it: one within ``seconds`` [s] of the
+    other.
+
+    Gaps are taken as gamma distributed where they are burstier than Poisson's; where a share P of
+    them is so short, P / (1 - P) come on end, of the e of :func:`burst_ahead`. At low rates even a
+    burst takes longer than an answer.
+
+    Parameters
+    ----------
+    arrival_cv, rate_per_s : float
+        Of all requests, before they are dealt to replicas: a burst is dealt with its gaps.
+    """
+    ahead = burst_ahead(arrival_cv**2)
+    if ahead <= 0.0:
+        return 1.0
+    short = float(gammainc(arrival_cv**-2, rate_per_s * seconds / arrival_cv**2))
+    return min(1.0, short / (1.0 - short) / ahead) if short < 1.0 else 1.0
 
 
 def burst_behind(arrival_cv2: float, prompts_per_pass: float) -> float:

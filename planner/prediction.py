@@ -319,11 +319,14 @@ def _two_pools(columns: _Columns, prefill: Deployment, decode: Deployment,
         fresh = np.where(closed, np.minimum(columns.clients / cycle, limit), columns.rate)
         rate = 0.5 * rate + 0.5 * fresh
     columns.tpot[:] = token
-    columns.ttft[:] = ttft
+    # More clients than places: what no station carries waits, by Little's law.
+    waiting = columns.clients > cap * 1.001
+    columns.ttft[:] = np.where(waiting, np.maximum(
+        ttft, columns.clients / limit - np.maximum(output - 1.0, 0.0) * token), ttft)
     over = (columns.rate >= limit) & ~closed
     columns.ttft[over] = np.inf
     columns.rate[:] = np.where(over, np.minimum(columns.rate, limit), columns.rate)
-    columns.saturated[:] = over | (load >= SATURATED_LOAD) | (columns.clients > cap * 1.001)
+    columns.saturated[:] = over | (load >= SATURATED_LOAD) | waiting
     _prompts_alone(columns, np.arange(len(prompt)), servers / service)
 
 

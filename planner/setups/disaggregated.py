@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrivals import Influx
+from planner.arrivals import Influx, burst_ahead, burst_within
 from planner.collectives import kv_transfer_s, network_bytes_per_s
 from planner.loops import TINY, decode_limit, prompts_placed, starts_placed
 from planner.queueing import (
@@ -162,7 +162,8 @@ class DecodePool:
         is (ca^2 + cs^2) / (ca^2 + 1) of its own, cs^2 the squared CV of the answers and
         ``full_peak = (1 + ca^2) / 2``. Its squares are those of M/G/1: a geometric number of rests
         of an answer, E[W^2 | W > 0] / E[W | W > 0]^2 = k (1 - r) + 2 r, with k that of a rest.
-        Those who wait only for others of their own burst wait for whole answers.
+        Those who wait only for others of their own burst, of which those count that come one while
+        the other is written, wait for whole answers.
         """
         output, influx = self.workload.output, chain.influx
         probability, given_s = (float(column[cap - 1]) for column in chain.waiting())
@@ -170,12 +171,24 @@ class DecodePool:
         if not math.isfinite(given_s):
             return Admission(cards, never())
         ratio, uneven = float(chain.ratio[cap - 1]), (output.cv2 - 1.0) / (2.0 * influx.full_peak)
-        burst = chain.behind_burst(cap, influx.full_peak - 1.0)
+        burst = chain.behind_burst(
+            cap, self._burst(chain, given_s * (1.0 - ratio) * cap / influx.ranks))
         parts = ((probability, given_s * (1.0 + uneven), output.rest),
                  (burst, given_s * (1.0 + max(uneven, 0.0)), max(output.rest, 2.0)))
         moments = [sum(p * g**k * (1.0 if k < 2 else rest * (1.0 - ratio) + 2.0 * ratio)
                        for p, g, rest in parts) for k in range(3)]
         return Admission(cards, Wait(*np.array(moments)))
+
+
+    def _burst(self, chain: Chain, stay_s: float) -> float:
+        """Requests of its own burst ahead of a request that came one while the other was written,
+        ``stay_s`` [s], mean."""
+        ahead, cv = chain.influx.full_peak - 1.0, self.workload.arrival_cv
+        if ahead <= 0.0:
+            return 0.0
+        servers = burst_ahead(cv**2) / ahead  # data-parallel ranks of all replicas
+        rate_per_s = chain.load / self.workload.output.mean / chain.influx.ranks * servers
+        return ahead * burst_within(cv, rate_per_s, stay_s)
 
 
 class PrefillPool:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 from core_helpers import plan
+from scipy.optimize import brentq
+from scipy.special import gammainc
 
+from planner.arrivals import burst_within
 from planner.queueing import mg1_wait
 from planner.setups.disaggregated import ADMISSION_SHARE, ADMISSION_SHARES, DecodePool
 from planner.simulator import fleet_of, simulate, synthetic
@@ -100,3 +103,30 @@ def test_a_refusal_names_the_wait_for_a_place() -> None:
     assert made.options == []
     assert {m.reason for m in made.missed} == {"max_gpus"}
     assert "wait for a place in the decode batch" in made.missed[0].detail
+
+
+@pytest.mark.parametrize(("percentile", "cv", "most"), [(99.9, 1.5, 2), (99, 1.2, 2), (99, 3.0, 5)])
+def test_at_low_rates_a_burst_takes_longer_than_an_answer(
+        percentile: float, cv: float, most: int) -> None:
+    """Few requests need few places, however their gaps vary; more never need fewer."""
+    gpus = [small_batches_at(rate, percentile, cv) for rate in (1e-3, 0.01, 0.1, 1.0)]
+    assert gpus == sorted(gpus)
+    assert gpus[0] <= most
+
+
+def small_batches_at(rate: float, percentile: float, cv: float) -> int:
+    made = plan(rate, 1000, 200, setups=["disaggregated"], advice=False,
+                slo={"ttft_ms": 1000, "percentile": percentile},
+                limits={"max_sequences": 2, "max_gpus": 5000}, workload={"arrival_cv": cv})
+    found: int = made.options[0]["gpus"]
+    return found
+
+
+def test_of_a_burst_those_within_an_answer_count() -> None:
+    assert burst_within(1.0, 5.0, 1.0) == 1.0
+    shares = [burst_within(2.0, rate, 1.0) for rate in (1e-6, 1e-3, 0.1, 1.0, 1e3)]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.03 < 0.9 < shares[-1] == 1.0
+    # Half of the gaps are shorter: one comes on end on average, of the 1.5 of the burst.
+    half = brentq(lambda s: gammainc(0.25, s / 4.0) - 0.5, 1e-9, 10.0)
+    assert burst_within(2.0, 1.0, half) == pytest.approx(1.0 / 1.5)

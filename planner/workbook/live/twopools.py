@@ -23,6 +23,7 @@ from planner.workbook.live.expr import (
     absolute,
     both,
     exp,
+    gamma,
     highest,
     least,
     lowest,
@@ -389,8 +390,16 @@ class TwoPools:
     def _behind_burst(self, chain: Chain, one: Asked) -> X:
         """Share that waits for others of its own burst (``queueing.Chain.behind_burst``); within a
         row of batch sizes all weigh the same."""
-        c, t = one.cells, self.decode
-        ahead = c["full_peak"] - 1.0
+        c, t, put = one.cells, self.decode, Scalars(chain.rows, one.column)
+        load, ranks = self.decode_plan.load, float(self.decode_plan.deployment.layout.data)
+        whole, own = most((square(load.cv) - 1.0) / 2.0, 0.0), c["full_peak"] - 1.0
+        stay = put("An answer takes, full [s]", most(
+            c["waits_s"] * (1.0 - c["ratio"]) * c["cap"] / ranks, 0.0))
+        short = put("Share of gaps that are shorter", gamma(
+            one.rate / ranks * whole / most(own, 1e-9) * stay, 1.0 / square(load.cv),
+            square(load.cv)))
+        ahead = put("Of its own burst ahead", own * least(
+            1.0, short / most((1.0 - short) * whole, 1e-9)))
         chance, cap = most(ahead / (1.0 + ahead), 1e-9), c["cap"]
         here = 1.0 * t.end.all.is_(cap)
         states = (t.end.all <= cap) * chain.weights(one) / t.width.all * (
