@@ -30,7 +30,15 @@ from planner.queueing import (
     sum_percentiles,
 )
 from planner.roofline import Deployment
-from planner.setups.base import Latencies, Table, Verdict, between_tokens, e2e_figures, figures
+from planner.setups.base import (
+    Latencies,
+    Table,
+    Verdict,
+    between_tokens,
+    e2e_figures,
+    figures,
+    levels_of,
+)
 from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens
 from planner.stepping import highest_rate
 
@@ -359,8 +367,8 @@ class Pair:
         tpot = figures(chain.mean_tpot(cap), levels, values)
         extra = {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
                  "transfer_mean_s": self.mean_transfer_s()}
-        for level, value in zip(levels, sum_percentiles(wait, done, weights, levels), strict=True):
-            extra[f"prefill_done_p{level:g}_s"] = value
+        early = figures(0.0, levels, sum_percentiles(wait, done, weights, levels))
+        extra |= {f"prefill_done_{key}_s": early[key] for key in levels_of(early)}
         workload = self.decode.workload
         token = between_tokens(tpot, workload)
         return Latencies(ttft, token, dict(token), e2e_figures(ttft, tpot, workload), running,
