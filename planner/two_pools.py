@@ -182,12 +182,18 @@ class _DecodePools:
                 self.found.append(item)
                 self._tighter(item)
             elif pool := self._sized(item.source if isinstance(item, _Tighter) else DecodePool(
-                    _with_targets_of(self.request, item.table), ADMISSION_SHARES[0])):
+                    _with_targets_of(self.request, item.table), self._loosest)):
                 heappush(self._queue, (spared_gpus(pool, self.request), 1, float(
                     pool.table.decode_s[0]), next(self._places), pool))
         if place < len(self.found) and spared_gpus(self.found[place], self.request) <= most_gpus:
             return self.found[place]
         return None
+
+    @property
+    def _loosest(self) -> float:
+        """Share of the requests that may wait for a place at most: any that TTFT allows where the
+        request bounds the batch, and the usual one where only memory and TPOT do."""
+        return ADMISSION_SHARES[0] if self.request.limits.max_sequences else ADMISSION_SHARE
 
     def _tighter(self, pool: Pool) -> None:
         """Put a pool of the same layout in which fewer wait for a place into the queue."""

@@ -202,8 +202,8 @@ def keep_pools(monkeypatch: pytest.MonkeyPatch, option: dict[str, Any]) -> None:
 
     class Prefills(whole):
         @functools.cached_property
-        def pools(self) -> list[Any]:
-            return whole(self.request, self.layout).pools if is_of(self.layout, prefill) else []
+        def sources(self) -> list[Any]:
+            return whole(self.request, self.layout).sources if is_of(self.layout, prefill) else []
 
     monkeypatch.setattr(two_pools, "_DecodePools", Decodes)
     monkeypatch.setattr(two_pools, "_PrefillLayout", Prefills)
