@@ -369,6 +369,10 @@ ODD: dict[str, Callable[[], PlanParts]] = {
         workload={"requests_per_second": 10, "prompt_tokens": 1000, "output_tokens": 200,
                   "arrival_cv": 2.0},
         slo={"ttft_ms": 300, "tpot_ms": 40, "percentile": 99.9}),
+    "hardly any bursts": lambda: parts(
+        setups=["disaggregated"], gpus=["h100-sxm-80gb"],
+        workload={"requests_per_second": 8, "prompt_tokens": 1000, "output_tokens": 200,
+                  "arrival_cv": 1.01}, slo={"ttft_ms": 1000, "tpot_ms": 50}),
     "waits for a place": lambda: parts(
         setups=["disaggregated"], gpus=["h100-sxm-80gb"], limits={
             "max_sequences": 2, "max_gpus": 4096, "max_tensor_parallel": 1},

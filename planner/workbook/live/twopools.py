@@ -26,6 +26,7 @@ from planner.workbook.live.expr import (
     gamma,
     highest,
     least,
+    ln,
     lowest,
     most,
     pick,
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 REACH = 4.0
 """Packings are written that prompts of a quarter of the mean would allow."""
+UNDERFLOW = 700.0
+"""e to the power of this, negative, is about the smallest number."""
 NO_PAIR = 1e15
 """Rank of a split that no pair of pools holds."""
 FIRST_OF_ALL = 1e6
@@ -401,11 +404,17 @@ class TwoPools:
         ahead = put("Of its own burst ahead", own * least(
             1.0, short / most((1.0 - short) * whole, 1e-9)))
         chance, cap = most(ahead / (1.0 + ahead), 1e-9), c["cap"]
+        slope = put("Logarithm of one more ahead", ln(chance))
         here = 1.0 * t.end.all.is_(cap)
+
+        def on_end(count: X) -> X:  # what underflows is an error in some programs
+            power = slope * count
+            return exp((power > -UNDERFLOW) * (power + UNDERFLOW) - UNDERFLOW)
+
         states = (t.end.all <= cap) * chain.weights(one) / t.width.all * (
-            chance ** (absolute(cap - t.end.all) + here)
-            * (1.0 - chance ** (t.width.all - here)) / (1.0 - chance))
-        return when(ahead > 1e-9, (exp(0.0 - c["top"]) * chance ** cap + total(states))
+            on_end(absolute(cap - t.end.all) + here)
+            * (1.0 - on_end(t.width.all - here)) / (1.0 - chance))
+        return when(ahead > 1e-9, (exp(0.0 - c["top"]) * on_end(cap) + total(states))
                     / c["total"], 0.0)
 
     def _handover(self, chain: Chain, peak: Asked) -> Column:
