@@ -1,14 +1,16 @@
-"""What a failed server loses."""
+"""What a failed server loses, and its recovery."""
 
 from __future__ import annotations
 
 from planner.compiled import compiled
 from planner.simulator import columns as k
-from planner.simulator.arrays import Config, State
+from planner.simulator.arrays import PREFILL, Config, State
 from planner.simulator.kernel.batch import leave
 from planner.simulator.kernel.blocks import free_memory, held
 from planner.simulator.kernel.heaps import forget_steps
 from planner.simulator.kernel.lists import take_first
+from planner.simulator.kernel.servers import launch
+from planner.stepping import PackedSteps
 
 
 @compiled
@@ -40,3 +42,16 @@ def lose(cf: Config, st: State, s: int, back: float, first: int) -> int:
         st.request_i[r, k.R_NEXT] = first
         first = r
     return first
+
+
+@compiled
+def recover(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
+    """A replica, whose first server this is, is up again; unless it failed anew meanwhile."""
+    if now < st.server_f[s, k.S_DOWN_UNTIL_S]:
+        return
+    q = st.server_i[s, k.S_POOL]
+    for rank in range(s, s + cf.pool_i[q, k.Q_RANKS]):
+        st.server_i[rank, k.S_UP] = 1
+        st.server_f[rank, k.S_NOW_S] = max(st.server_f[rank, k.S_NOW_S], now)
+        if cf.pool_i[q, k.Q_SCHEDULER] == PREFILL:
+            launch(cf, st, p, rank, now)
