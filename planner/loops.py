@@ -35,13 +35,13 @@ UNSTABLE = 1e12
 @compiled
 def gamma_within(shape: float, x: float) -> float:
     """P(X <= x) of a gamma with scale 1."""
-    return gamma_law(shape, x)[0]
+    return gamma_law(shape, math.lgamma(shape), x)[0]
 
 
 @compiled
-def gamma_law(shape: float, x: float) -> tuple[float, float]:
+def gamma_law(shape: float, log_gamma: float, x: float) -> tuple[float, float]:
     """P(X <= x) of a gamma with scale 1, the regularised lower incomplete gamma function, and its
-    density.
+    density; ``log_gamma`` is ln Gamma(shape), which many x have in common.
 
     Its series below the mean, the continued fraction of the rest above (Press et al., *Numerical
     Recipes*, 3rd ed., section 6.2), from one convergent to the next; each ends where it adds
@@ -49,7 +49,7 @@ def gamma_law(shape: float, x: float) -> tuple[float, float]:
     """
     if x <= 0.0:
         return 0.0, 0.0
-    lead = math.exp(shape * math.log(x) - x - math.lgamma(shape))
+    lead = math.exp(shape * math.log(x) - x - log_gamma)
     if x < shape + 1.0:
         term = total = lead / shape
         step = shape
@@ -154,19 +154,20 @@ def token_time(once_s: float, gap_s: float, square_s2: float, cross_s2: float, s
 def token_within(limit_s: float, step_s: float, none: float, shape: float, scale_s: float,
                  most_s: float) -> float:
     """P(TPOT <= limit) in one state."""
-    return token_law(limit_s, step_s, none, shape, scale_s, most_s)[0]
+    return token_law(limit_s, step_s, none, shape, math.lgamma(shape), scale_s, most_s)[0]
 
 
 @compiled
-def token_law(limit_s: float, step_s: float, none: float, shape: float, scale_s: float,
-              most_s: float) -> tuple[float, float]:
-    """P(TPOT <= limit) in one state, and its density there [1/s] where it does not jump."""
+def token_law(limit_s: float, step_s: float, none: float, shape: float, log_gamma: float,
+              scale_s: float, most_s: float) -> tuple[float, float]:
+    """P(TPOT <= limit) in one state, and its density there [1/s] where it does not jump;
+    ``log_gamma`` as for :func:`gamma_law`."""
     over_s = limit_s - step_s
     if over_s >= most_s:
         return 1.0, 0.0
     if over_s < 0.0:
         return 0.0, 0.0
-    within, density = gamma_law(shape, over_s / scale_s)
+    within, density = gamma_law(shape, log_gamma, over_s / scale_s)
     return none + (1.0 - none) * within, (1.0 - none) * density / scale_s
 
 
@@ -286,14 +287,17 @@ def waiting_columns(weight: Array, empty: float, ratio: Array, answer_s: Array) 
     reached = empty
     for i in range(len(weight)):
         reached += weight[i]
-        gap = 1.0 - ratio[i]
-        if gap > 0.0:
-            total = reached + weight[i] * ratio[i] / gap
-            rows[0, i] = weight[i] / gap / max(total, TINY)
-            rows[1, i] = answer_s[i] / gap
-        else:
-            rows[0, i], rows[1, i] = 1.0, np.inf
+        rows[0, i], rows[1, i] = waiting_at(reached, weight[i], ratio[i], answer_s[i])
     return rows
+
+
+@compiled
+def waiting_at(reached: float, last: float, ratio: float, answer_s: float) -> tuple[float, float]:
+    """:func:`waiting_columns` of one cap, from the weight up to it and that of its last state."""
+    gap = 1.0 - ratio
+    if gap <= 0.0:
+        return 1.0, np.inf
+    return last / gap / max(reached + last * ratio / gap, TINY), answer_s / gap
 
 
 @entry
@@ -309,6 +313,23 @@ def running_by_cap(weight: Array, empty: float, tail: Array) -> Array:
     return means
 
 
+@compiled
+def admissions_at(caps: NDArray[np.int64], weight: Array, empty: float, ratio: Array,
+                  answer_s: Array) -> Array:
+    """:func:`running_by_cap` and :func:`waiting_columns` at some caps, which ascend, shape
+    (3, caps)."""
+    rows, total, running, place = np.empty((3, len(caps))), empty, 0.0, 0
+    for i in range(caps[-1]):
+        total += weight[i]
+        running += weight[i] * (i + 1.0)
+        if i + 1 == caps[place]:
+            waiting = weight[i] * tail_of(ratio[i])
+            rows[0, place] = (running + waiting * (i + 1.0)) / max(total + waiting, TINY)
+            rows[1, place], rows[2, place] = waiting_at(total, weight[i], ratio[i], answer_s[i])
+            place += 1
+    return rows
+
+
 @entry
 def shares_by_cap(weight: Array, tail: Array, value: Array) -> Array:
     """For every cap the mean of ``value`` over states that weigh ``weight``, of which the last
@@ -320,6 +341,20 @@ def shares_by_cap(weight: Array, tail: Array, value: Array) -> Array:
         held += weight[i] * value[i]
         waiting = weight[i] * tail[i]
         means[i] = (held + waiting * value[i]) / max(total + waiting, TINY)
+    return means
+
+
+@compiled
+def shares_at(caps: NDArray[np.int64], weight: Array, ratio: Array, value: Array) -> Array:
+    """:func:`shares_by_cap` at some caps, which ascend."""
+    means, total, held, place = np.empty(len(caps)), 0.0, 0.0, 0
+    for i in range(caps[-1]):
+        total += weight[i]
+        held += weight[i] * value[i]
+        if i + 1 == caps[place]:
+            waiting = weight[i] * tail_of(ratio[i])
+            means[place] = (held + waiting * value[i]) / max(total + waiting, TINY)
+            place += 1
     return means
 
 
@@ -421,15 +456,25 @@ def sum_law(busy: float, mean_s: float, second_s2: float) -> Array:
 
 
 @compiled
-def beyond(x: float, start_s: Array, times: Array, law: int, most_s: Array, weights: Array
-           ) -> tuple[float, float, float]:
+def log_gammas(shapes: Array) -> Array:
+    """ln Gamma of every shape, shape (laws, N)."""
+    found = np.empty(shapes.shape)
+    for law in range(shapes.shape[0]):
+        for i in range(shapes.shape[1]):
+            found[law, i] = math.lgamma(shapes[law, i])
+    return found
+
+
+@compiled
+def beyond(x: float, start_s: Array, times: Array, logs: Array, law: int, most_s: Array,
+           weights: Array) -> tuple[float, float, float]:
     """ln P(X > x) and ln P(X >= x) of a mixture, a start and with some chance a gamma more; and by
-    how much the first falls with x [1/s]."""
+    how much the first falls with x [1/s]. ``logs`` are the :func:`log_gammas` of its shapes."""
     share = here = density = 0.0
     for i in range(len(start_s)):
         at = i if times.shape[2] > 1 else 0
         within, own = token_law(x, start_s[i], times[0, law, at], times[1, law, at],
-                                times[2, law, at], most_s[i])
+                                logs[law, at], times[2, law, at], most_s[i])
         share += weights[i] * within
         density += weights[i] * own
         if x == start_s[i]:
@@ -475,6 +520,7 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
     """
     found = np.empty(len(shares))
     least_s = start_s.min() * (1.0 - 1e-9)
+    logs = log_gammas(times[1])
     low, first, reached, fall = least_s, middle_s, 0.0, 0.0
     for place in range(len(shares)):
         law, goal = place if times.shape[1] > 1 else 0, math.log(1.0 - shares[place])
@@ -484,19 +530,19 @@ def mixture_percentiles(shares: Array, middle_s: float, start_s: Array, times: A
             first = found[place - 1]
             first = min(first + (reached - goal) / fall, 2.0 * first) if fall > 0.0 else 2.0 * first
         found[place], low, reached, fall = percentile(
-            goal, low, first, start_s, times, law, most_s, weights, close, most_steps)
+            goal, low, first, start_s, times, logs, law, most_s, weights, close, most_steps)
     return found
 
 
 @compiled
-def percentile(goal: float, below: float, first: float, start_s: Array, times: Array, law: int,
-               most_s: Array, weights: Array, close: float, most_steps: int
+def percentile(goal: float, below: float, first: float, start_s: Array, times: Array, logs: Array,
+               law: int, most_s: Array, weights: Array, close: float, most_steps: int
                ) -> tuple[float, float, float, float]:
     """Where ln P(X > x) falls to ``goal``, the last x found below it, and of the last x asked the
     logarithm and by how much it falls with x; the first is asked first."""
     above, x, after, fall = np.inf, first, 0.0, 0.0
     for step in range(most_steps):
-        after, before, fall = beyond(x, start_s, times, law, most_s, weights)
+        after, before, fall = beyond(x, start_s, times, logs, law, most_s, weights)
         if after <= goal < before:
             return x, below, after, fall
         if after <= goal:
@@ -736,6 +782,18 @@ def prefills(rate_per_s: float, arrival_cv2: float, running: Array, busy_s: floa
 
 
 @compiled
+def waits_within(limit_s: float, law: tuple[float, float, float], latency: Array, weights: Array
+                 ) -> float:
+    """P(wait + latency <= limit) where a wait has a :func:`wait_law`."""
+    none, shape, scale_s = law
+    log_gamma, total = math.lgamma(shape), 0.0
+    for k in range(len(latency)):
+        total += weights[k] * token_law(limit_s - latency[k], 0.0, none, shape, log_gamma, scale_s,
+                                        np.inf)[0]
+    return total
+
+
+@compiled
 def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
                    busy_too: float, mean_too_s: float, second_too_s2: float, latency: Array,
                    weights: Array) -> bool:
@@ -751,14 +809,10 @@ def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, sec
         return False
     law = wait_law(1.0 - (1.0 - busy) * (1.0 - busy_too), mean_s + mean_too_s,
                    second_s2 + second_too_s2 + 2.0 * mean_s * mean_too_s)
-    first = wait_law(busy, mean_s, second_s2)
-    both = only = 0.0
-    for k in range(len(latency)):
-        left = limit_s - latency[k]
-        both += weights[k] * token_within(left, 0.0, law[0], law[1], law[2], np.inf)
-        if busy_too > NOTICEABLE:
-            only += weights[k] * token_within(left, 0.0, first[0], first[1], first[2], np.inf)
-    return both >= level and (only >= level or busy_too <= NOTICEABLE)
+    if waits_within(limit_s, law, latency, weights) < level:
+        return False
+    return busy_too <= NOTICEABLE or waits_within(
+        limit_s, wait_law(busy, mean_s, second_s2), latency, weights) >= level
 
 
 @compiled
@@ -827,24 +881,22 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
             good = good_states(tpot_s * (1.0 + 1e-12), written, caps[least], LIKELY, added, token,
                                before, most, rate_per_s * stops / (1.0 + ahead), behind,
                                gaps[:, law:law + 1])
-            share, kept = shares_by_cap(written, tail_columns(own_rows[0]), good), False
+            share, kept = shares_at(caps[:count], written, own_rows[0], good), False
             for place in range(count):
-                held[1, place] = held[1, place] and share[caps[place] - 1] >= tpot_level
+                held[1, place] = held[1, place] and share[place] >= tpot_level
                 kept = kept or (held[0, place] and held[1, place])
             if not kept:
                 return held
     if ttft_s < np.inf:
-        running = running_by_cap(rows[2], empty, tail_columns(rows[0]))
-        answer_s = rows[1] * (p.ranks / rate_per_s)
-        waiting = waiting_columns(rows[2], empty, rows[0], answer_s)
+        admissions = admissions_at(caps[:count], rows[2], empty, rows[0], rows[1])
+        each_s = p.ranks / rate_per_s
         latency, found = np.empty(len(p.tokens)), False
         for place in range(count - 1, -1, -1):
-            at = caps[place] - 1
             held[2, place] = False
             if held[0, place] and held[1, place] and not (found and not every):
-                busy, wait_s, square = prefill_of(rate_per_s, arrival_cv2, running[at],
+                waits, given_s = admissions[1, place], admissions[2, place] * each_s
+                busy, wait_s, square = prefill_of(rate_per_s, arrival_cv2, admissions[0, place],
                                                   states[1, 0], tokens_per_s, p, latency)
-                waits, given_s = waiting[0, at], waiting[1, at]
                 found = starts_in_time(ttft_s, ttft_level, busy, wait_s, square, waits,
                                        waits * given_s, 2.0 * waits * given_s * given_s, latency,
                                        weights)
@@ -882,6 +934,7 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
         return starts_in_time(limit_s, level, busy, mean_s, second_s2, places, wait_s, square,
                               latency, weights)
     low, high, least = step_s[0], limit_s / tokens, LIKELY * written.max()
+    logs = log_gammas(times[1])
     while high - low > close * high:
         middle = (low + high) / 2.0
         total = held = 0.0
@@ -889,8 +942,8 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
             if written[i] >= least:
                 weight = written[i] * (1.0 + tail) if i == len(written) - 1 else written[i]
                 total += weight
-                held += weight * token_within(middle, step_s[i], times[0, 0, i], times[1, 0, i],
-                                              times[2, 0, i], most_s[i])
+                held += weight * token_law(middle, step_s[i], times[0, 0, i], times[1, 0, i],
+                                           logs[0, i], times[2, 0, i], most_s[i])[0]
         enough = held >= token_level * total
         few = starts_in_time(limit_s - middle * tokens, level, busy, mean_s, second_s2, places,
                              wait_s, square, latency, weights)
@@ -999,6 +1052,13 @@ def mean_times(cap: int, rate_per_s: float, arrival_cv2: float, stops: float, be
 # -- two pools (planner.setups.disaggregated) -------------------------------------------------
 
 
+@compiled
+def placed_law(mean_s: float, second_s2: float, given_s: float, given_s2: float
+               ) -> tuple[float, float, float]:
+    """:func:`wait_law` of a wait and one after it that is always there."""
+    return wait_law(1.0, mean_s + given_s, second_s2 + given_s2 + 2.0 * mean_s * given_s)
+
+
 @entry
 def placed_laws(busy: float, mean_s: float, second_s2: float, given_s: float, given_s2: float
                 ) -> Array:
@@ -1006,8 +1066,7 @@ def placed_laws(busy: float, mean_s: float, second_s2: float, given_s: float, gi
     are ``given_s`` [s] and ``given_s2`` [s^2], shape (3, 1, 2)."""
     laws = np.empty((3, 1, 2))
     laws[0, 0, 0], laws[1, 0, 0], laws[2, 0, 0] = wait_law(busy, mean_s, second_s2)
-    laws[0, 0, 1], laws[1, 0, 1], laws[2, 0, 1] = wait_law(
-        1.0, mean_s + given_s, second_s2 + given_s2 + 2.0 * mean_s * given_s)
+    laws[0, 0, 1], laws[1, 0, 1], laws[2, 0, 1] = placed_law(mean_s, second_s2, given_s, given_s2)
     return laws
 
 
@@ -1023,15 +1082,9 @@ def starts_placed(limit_s: float, level: float, busy: float, mean_s: float, seco
         alone += weights[k] if latency[k] <= limit_s else 0.0
     if alone < level or not np.isfinite(mean_s) or not np.isfinite(given_s):
         return False
-    laws = placed_laws(busy, mean_s, second_s2, given_s, given_s2)
-    total = late = 0.0
-    for k in range(len(latency)):
-        left = limit_s - latency[k]
-        total += weights[k] * token_within(left, 0.0, laws[0, 0, 0], laws[1, 0, 0], laws[2, 0, 0],
-                                           np.inf)
-        if places > NOTICEABLE:
-            late += weights[k] * token_within(left, 0.0, laws[0, 0, 1], laws[1, 0, 1],
-                                              laws[2, 0, 1], np.inf)
+    total = waits_within(limit_s, wait_law(busy, mean_s, second_s2), latency, weights)
+    late = waits_within(limit_s, placed_law(mean_s, second_s2, given_s, given_s2), latency, weights
+                        ) if places > NOTICEABLE else 0.0
     return (1.0 - places) * total + places * min(late, total) >= level
 
 
@@ -1076,21 +1129,17 @@ def decode_limit(caps: NDArray[np.int64], load: float, token_s: Array, peak: flo
     """
     size = len(token_s)
     rows, empty = chain_columns(load, token_s, np.full(size, peak), full_peak, np.zeros(size))
-    waiting, tail = waiting_columns(rows[2], empty, rows[0], rows[1]), tail_columns(rows[0])
+    waits = admissions_at(caps, rows[2], empty, rows[0], rows[1])[1]
     good, failed = np.empty(len(caps), dtype=np.bool_), 0
     for place in range(len(caps)):
-        at = caps[place] - 1
-        good[place] = rows[0, at] < 1.0 and waiting[0, at] <= most_waiting
+        good[place] = rows[0, caps[place] - 1] < 1.0 and waits[place] <= most_waiting
     written, value = rows[2] * np.arange(1.0, size + 1.0) / token_s, np.empty(size)
     for target in range(len(limits_s)):
         if limits_s[target] == np.inf:
             continue
         for i in range(size):
             value[i] = 1.0 if token_s[i] <= limits_s[target] * (1.0 + 1e-12) else 0.0
-        share = shares_by_cap(written, tail, value)
-        held = np.empty(len(caps), dtype=np.bool_)
-        for place in range(len(caps)):
-            held[place] = share[caps[place] - 1] >= levels[target]
+        held = shares_at(caps, written, rows[0], value) >= levels[target]
         if held.sum() < good.sum() and not (good & held).any():
             failed = 1 + target
         good &= held
