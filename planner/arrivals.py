@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import gammainc
 
@@ -27,8 +27,7 @@ def peakedness(arrival_cv2: float) -> float:
     return max(1.0, 1.0 + (arrival_cv2 - 1.0) / 2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Influx:
+class Influx(NamedTuple):
     """How requests come to decode on a replica where prompts are prefilled beside.
 
     Prompts stop the decodes, so that in the time left to these requests come at

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +96,7 @@ def never() -> Wait:
     return Wait(*np.array([1.0, np.inf, np.inf]))
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
+class Moments(NamedTuple):
     """Raw moments of a service time: E[S] [s], E[S^2] [s^2], E[S^3] [s^3]; arrays, one a case."""
 
     first: Array

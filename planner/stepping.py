@@ -275,14 +275,14 @@ def at(column: Array, place: int) -> float:
 def rate_within(token_s: Array, taken_s: Array, answer_tokens: float, limit_s: float,
                 level: float) -> float:
     """:func:`highest_rate`, which other machine code calls."""
-    highest, kept = 0.0, 0.0
+    least_s, kept_s = np.inf, np.inf
     for i in range(len(token_s)):
         taken = taken_s[i] if len(taken_s) > 1 else taken_s[0]
         answer_s = answer_tokens * token_s[i] / (i + 1.0)
-        highest = max(highest, 1.0 / (answer_s + taken))
+        least_s = min(least_s, answer_s + taken)
         if token_s[i] <= limit_s:
-            kept = max(kept, 1.0 / (level * answer_s + taken))
-    return min(highest, kept) if kept > 0.0 else highest
+            kept_s = min(kept_s, level * answer_s + taken)
+    return min(1.0 / least_s, 1.0 / kept_s) if kept_s < np.inf else 1.0 / least_s
 
 
 @entry

@@ -9,8 +9,8 @@ section 4.2, algorithm 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,7 @@ MIN_CHUNK_TOKENS = 16
 """[token] least room that a batch limit leaves for a chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """What a token budget leaves beside ``n`` decodes, and the step that uses it.
 
     Attributes
