@@ -316,13 +316,16 @@ class Continuous(ABC):
         ttft = figures(mean, levels, sum_percentiles(wait, latency[0], weights, levels))
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
-        itl = self._gaps(chain, rate_per_s, cap, levels)
         load = self.gap_stalls(rate_per_s, running)[3]
-        itl["mean"] = max(itl["mean"], tpot["mean"])
+
+        def gaps() -> dict[str, float]:
+            itl = self._gaps(chain, rate_per_s, cap, levels)
+            itl["mean"] = max(itl["mean"], tpot["mean"])
+            return between_tokens(itl, self.workload)
+
         e2e = e2e_figures(ttft, self._whole(chain, cap, levels), self.workload)
-        return Latencies(ttft, between_tokens(tpot, self.workload),
-                         between_tokens(itl, self.workload), e2e, running, load,
-                         {"admission_wait_share": places})
+        return Latencies(ttft, between_tokens(tpot, self.workload), gaps, e2e, running, load,
+                         lambda: {"admission_wait_share": places})
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""

@@ -365,11 +365,14 @@ class Pair:
         values = chain.tpot_percentiles(cap, levels)
         running = chain.mean_running(cap)
         tpot = figures(chain.mean_tpot(cap), levels, values)
-        extra = {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
-                 "transfer_mean_s": self.mean_transfer_s()}
-        early = figures(0.0, levels, sum_percentiles(wait, done, weights, levels))
-        extra |= {f"prefill_done_{key}_s": early[key] for key in levels_of(early)}
         workload = self.decode.workload
         token = between_tokens(tpot, workload)
-        return Latencies(ttft, token, dict(token), e2e_figures(ttft, tpot, workload), running,
-                         self.prefill.load(rates[0]), extra)
+
+        def more() -> dict[str, float]:
+            early = figures(0.0, levels, sum_percentiles(wait, done, weights, levels))
+            return {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
+                    "transfer_mean_s": self.mean_transfer_s(),
+                    **{f"prefill_done_{key}_s": early[key] for key in levels_of(early)}}
+
+        return Latencies(ttft, token, lambda: dict(token), e2e_figures(ttft, tpot, workload),
+                         running, self.prefill.load(rates[0]), more)

@@ -175,7 +175,7 @@ class Static:
         e2e = e2e_figures(ttft, tpot, self.workload)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
         token = between_tokens(tpot, self.workload)
-        return Latencies(ttft, token, dict(token), e2e, law.running, load)
+        return Latencies(ttft, token, lambda: dict(token), e2e, law.running, load)
 
     def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:
         """The batches of one data-parallel rank; None when it cannot keep up."""
