@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scipy.special import gammainc
-
 from planner.compiled import Array
-from planner.loops import influx_peaks
+from planner.loops import gamma_share, influx_peaks
 
 
 def split_arrival_cv2(arrival_cv: float, replicas: int) -> float:
@@ -102,7 +100,7 @@ def burst_within(arrival_cv: float, rate_per_s: float, seconds: float) -> float:
     ahead = burst_ahead(arrival_cv**2)
     if ahead <= 0.0:
         return 1.0
-    short = float(gammainc(arrival_cv**-2, rate_per_s * seconds / arrival_cv**2))
+    short = float(gamma_share(arrival_cv**-2, rate_per_s * seconds / arrival_cv**2))
     return min(1.0, short / (1.0 - short) / ahead) if short < 1.0 else 1.0
 
 

@@ -38,6 +38,12 @@ def gamma_within(shape: float, x: float) -> float:
     return gamma_law(shape, math.lgamma(shape), x)[0]
 
 
+@entry
+def gamma_share(shape: float, x: float) -> float:
+    """:func:`gamma_within` for one value."""
+    return gamma_within(shape, x)
+
+
 @compiled
 def gamma_law(shape: float, log_gamma: float, x: float) -> tuple[float, float]:
     """P(X <= x) of a gamma with scale 1, the regularised lower incomplete gamma function, and its
@@ -418,6 +424,13 @@ def shared_wait(rate_per_s: float, first: float, second: float, third: float, ke
     load = min(rate_per_s * each, 1.0)
     longer = 1.0 + shared * load / (1.0 + load)
     return busy, mean_s * longer, square * longer * longer
+
+
+@entry
+def one_wait(rate_per_s: float, first: float, second: float, third: float, kept: float,
+             arrival_cv2: float, ahead: float, shared: float) -> tuple[float, float, float]:
+    """:func:`shared_wait` of one service."""
+    return shared_wait(rate_per_s, first, second, third, kept, arrival_cv2, ahead, shared)
 
 
 @entry

@@ -22,6 +22,7 @@ from planner.loops import (
     answer_percentiles,
     chain_columns,
     mixture_percentiles,
+    one_wait,
     placed_laws,
     running_at_cap,
     running_by_cap,
@@ -152,10 +153,12 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0,
     Wait
         Of the moments' shape; ``mean_s`` is infinite where the load is 1 or more.
     """
+    ahead = burst_ahead(arrival_cv2)
+    if isinstance(service.first, float):
+        return Wait(*one_wait(rate_per_s, *service, kept, arrival_cv2, ahead, shared))
     shape = np.shape(service.first)
-    rows = shared_waits(rate_per_s, *(np.asarray(x, dtype=float).reshape(-1) for x in (
-        service.first, service.second, service.third)), kept, arrival_cv2,
-        burst_ahead(arrival_cv2), shared)
+    rows = shared_waits(rate_per_s, *(np.asarray(x, dtype=float).reshape(-1) for x in service),
+                        kept, arrival_cv2, ahead, shared)
     return Wait(*rows.reshape(3, *shape))
 
 
