@@ -52,11 +52,14 @@ def touched_share(share: float, tokens: float, skew: float) -> float:
 def expert_seconds(p: PackedSteps, tokens: float) -> float:
     """Routed experts: products and reads per format, the larger of both [s]."""
     total, place, count = 0.0, 0, p.expert.shape[0]
+    share, hit = 0.0, 0.0
     while place < count:
         fmt = p.expert[place, 0]
         compute, memory, rows = 0.0, 0.0, 0.0
         while place < count and p.expert[place, 0] == fmt:
-            hit = touched_share(p.expert[place, 3], tokens * p.one[T_RANKS], p.one[T_SKEW])
+            if p.expert[place, 3] != share:  # most layers of a model have the same
+                share = p.expert[place, 3]
+                hit = touched_share(share, tokens * p.one[T_RANKS], p.one[T_SKEW])
             compute += p.expert[place, 1] * tokens
             memory += p.expert[place, 2] * hit
             touched = max(hit * p.expert[place, 5], 1e-12)
