@@ -172,23 +172,8 @@ class Continuous(ABC):
         """What :func:`planner.loops.batch_limit` asks that no rate changes."""
         workload = self.workload
         return (workload.output.overlap, workload.new_prompt.mean, self.table.prompt_weights,
-                self.states, self.prompts, *self._sizing, *limit_of(self.workload.slo("tpot")),
+                self.states, self.prompts, *workload.sizing, *limit_of(self.workload.slo("tpot")),
                 *limit_of(self.workload.slo("ttft")))
-
-    @cached_property
-    def _sizing(self) -> tuple[Array, Array]:
-        """Mean tokens and gaps of the answers that must hold a target on TPOT, as for
-        :func:`planner.loops.caps_held`.
-
-        Prompts stall a short answer more than a long one, so a target on TPOT would get easier
-        because answers grow. A pool is therefore sized for the reference answers too (of the same
-        shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
-        """
-        output, reference = self.workload.output, self.workload.reference_gaps.rows
-        if output.mean <= REFERENCE_TOKENS:
-            return np.array([output.mean]), reference
-        return (np.array([output.mean, REFERENCE_TOKENS]),
-                np.concatenate((output.gaps.rows, reference), axis=1))
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""

@@ -109,7 +109,8 @@ class DecodePool:
         self.targets = tuple((m, self.workload.slo(m)) for m in ("tpot", "itl"))
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
-        self._limits = tuple(np.array([limit_of(t) for _, t in self.targets]).T.copy())
+        limits_s, levels = zip(*(limit_of(t) for _, t in self.targets), strict=True)
+        self._limits = np.array(limits_s), np.array(levels)
         self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
         self._receive_s = float(self._wire.first)
         self._chains: dict[tuple[float, float], Chain] = {}
