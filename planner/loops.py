@@ -433,17 +433,6 @@ def one_wait(rate_per_s: float, first: float, second: float, third: float, kept:
     return shared_wait(rate_per_s, first, second, third, kept, arrival_cv2, ahead, shared)
 
 
-@entry
-def shared_waits(rate_per_s: float, first: Array, second: Array, third: Array, kept: float,
-                 arrival_cv2: float, ahead: float, shared: float) -> Array:
-    """:func:`shared_wait` of each service, shape (3, cases)."""
-    rows = np.empty((3, len(first)))
-    for i in range(len(first)):
-        rows[0, i], rows[1, i], rows[2, i] = shared_wait(
-            rate_per_s, first[i], second[i], third[i], kept, arrival_cv2, ahead, shared)
-    return rows
-
-
 @compiled
 def wait_law(busy: float, mean_s: float, second_s2: float) -> tuple[float, float, float]:
     """Share of those who do not wait, and shape and scale [s] of the gamma of the others, which

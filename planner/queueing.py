@@ -27,7 +27,6 @@ from planner.loops import (
     running_at_cap,
     running_by_cap,
     share_at_cap,
-    shared_waits,
     shares_by_cap,
     sum_law,
     tail_columns,
@@ -98,17 +97,18 @@ def never() -> Wait:
 
 
 class Moments(NamedTuple):
-    """Raw moments of a service time: E[S] [s], E[S^2] [s^2], E[S^3] [s^3]; arrays, one a case."""
+    """Raw moments of a service time: E[S] [s], E[S^2] [s^2], E[S^3] [s^3]."""
 
-    first: Array
-    second: Array
-    third: Array
+    first: float
+    second: float
+    third: float
 
     @classmethod
     def of(cls, service_s: Array, weights: Array) -> Moments:
-        """Of service times [s] of shape (..., k) with weights of shape (k,)."""
+        """Of service times [s] of shape (k,) with weights of the same shape."""
         square_s2 = service_s * service_s
-        return cls(service_s @ weights, square_s2 @ weights, (square_s2 * service_s) @ weights)
+        return cls(float(service_s @ weights), float(square_s2 @ weights),
+                   float((square_s2 * service_s) @ weights))
 
 
 def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: float = 1.0) -> Wait:
@@ -116,8 +116,8 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
 
     Parameters
     ----------
-    service_s : ndarray, shape (..., k)
-        [s] that a request keeps the server; one row a case.
+    service_s : ndarray, shape (k,)
+        [s] that a request keeps the server.
     weights : ndarray, shape (k,)
         Shares of the k service times.
     """
@@ -151,15 +151,10 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0,
     Returns
     -------
     Wait
-        Of the moments' shape; ``mean_s`` is infinite where the load is 1 or more.
+        Of one case; ``mean_s`` is infinite where the load is 1 or more.
     """
-    ahead = burst_ahead(arrival_cv2)
-    if isinstance(service.first, float):
-        return Wait(*one_wait(rate_per_s, *service, kept, arrival_cv2, ahead, shared))
-    shape = np.shape(service.first)
-    rows = shared_waits(rate_per_s, *(np.asarray(x, dtype=float).reshape(-1) for x in service),
-                        kept, arrival_cv2, ahead, shared)
-    return Wait(*rows.reshape(3, *shape))
+    return Wait(*one_wait(rate_per_s, *service, kept, arrival_cv2, burst_ahead(arrival_cv2),
+                          shared))
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,

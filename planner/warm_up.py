@@ -18,7 +18,8 @@ from planner.workbook import write_plan
 REQUEST: dict[str, Any] = {
     "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "advice": False,
     "setups": ["colocated", "chunked", "disaggregated"],
-    "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "output_tokens": 200},
+    "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "output_tokens": 200,
+                 "arrival_cv": 2},
 }
 TARGETS = ({"ttft_ms": 1000, "tpot_ms": 30}, {"tpot_ms": 30, "e2e_ms": 9000})
 """Plans that, with a workbook, ask every compiled loop."""

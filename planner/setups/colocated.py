@@ -26,7 +26,7 @@ class Colocated(Continuous):
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self.service = Moments.of(table.prefill_s, table.prompt_weights)
-        self.kept_s = float(self.service.first) * table.occupancy
+        self.kept_s = self.service.first * table.occupancy
 
     def _load(self, rate_per_s: float) -> float:
         """Share of time that prefills take."""
@@ -40,7 +40,7 @@ class Colocated(Continuous):
     @cached_property
     def states(self) -> Array:
         """A prefill stops every running request for all of its time."""
-        table, mean, square = self.table, float(self.service.first), float(self.service.second)
+        table, mean, square = self.table, self.service.first, self.service.second
         kept, ranks = table.occupancy, table.deployment.layout.data
         rows = np.empty((9, self.size))
         rows[0] = table.decode_s

@@ -112,7 +112,7 @@ class DecodePool:
         limits_s, levels = zip(*(limit_of(t) for _, t in self.targets), strict=True)
         self._limits = np.array(limits_s), np.array(levels)
         self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
-        self._receive_s = float(self._wire.first)
+        self._receive_s = self._wire.first
         self._chains: dict[tuple[float, float], Chain] = {}
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
@@ -229,8 +229,6 @@ class PrefillPool:
         self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
         self.target = self.workload.slo("ttft")
         self._send_s = float(wire_s(table) @ table.prompt_weights)
-        self._moments = tuple(float(x) for x in (
-            self.service.first, self.service.second, self.service.third))
         self._transfers: dict[float, tuple[Array, float]] = {}
 
     def transfer(self, target: Deployment) -> tuple[Array, float]:
@@ -287,7 +285,7 @@ class PrefillPool:
             return Verdict(True, self.batch)
         ranks = float(self.table.deployment.layout.data)
         held = prompts_placed(
-            rate_per_s / ranks, *self._moments, self.table.occupancy * ranks,
+            rate_per_s / ranks, *self.service, self.table.occupancy * ranks,
             1.0 + (cv2 - 1.0) / ranks, *admission.numbers, target.limit_s,
             target.level, self.latency_s + handover_s,
             self.table.prompt_weights) and self.placed(admission.place, handover_s)
