@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from planner.compiled import Array
-from planner.loops import gamma_share, influx_peaks
+from planner.loops.chain import influx_peaks
+from planner.loops.gamma import gamma_share
 
 
 def split_arrival_cv2(arrival_cv: float, replicas: int) -> float:

@@ -17,21 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
-from planner.loops import (
-    LIKELY,
-    answer_percentiles,
+from planner.loops.chain import (
     chain_columns,
-    mixture_percentiles,
-    one_wait,
-    placed_laws,
     running_at_cap,
     running_by_cap,
     share_at_cap,
     shares_by_cap,
-    sum_law,
     tail_columns,
     waiting_columns,
 )
+from planner.loops.gamma import LIKELY
+from planner.loops.percentiles import answer_percentiles, mixture_percentiles
+from planner.loops.two_pools import placed_laws
+from planner.loops.waits import one_wait, sum_law
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
 from planner.workload import SLACK, Gaps
@@ -44,7 +42,7 @@ POISSON = Influx()
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Waits that are 0 with probability ``1 - busy`` and else gamma distributed, by the two moments
-    of those who wait (:func:`planner.loops.wait_law`).
+    of those who wait (:func:`planner.loops.waits.wait_law`).
 
     The fields are arrays of one shape (one element a case), so that all caps of a table are
     judged at once.
@@ -197,7 +195,7 @@ def placed_percentiles(wait: Wait, place: Wait, latency_s: Array, weights: Array
 
 def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array, times: Array,
                  most_s: Array, weights: Array) -> list[float]:
-    """Of a mixture, see :func:`planner.loops.mixture_percentiles`."""
+    """Of a mixture, see :func:`planner.loops.percentiles.mixture_percentiles`."""
     found = mixture_percentiles(_shares(percentiles), middle_s, start_s, times, most_s, weights,
                                 CLOSE, SECANTS)
     return [float(x) for x in found]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import added_columns, good_states, token_times
+from planner.loops.answers import added_columns, good_states, token_times
 from planner.workload import Gaps
 
 Array = NDArray[np.float64]

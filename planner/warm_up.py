@@ -6,7 +6,8 @@ The machine code is kept on disk, beside the modules or in the user's cache, for
 
 from __future__ import annotations
 
-from types import ModuleType
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from planner import loops
@@ -34,11 +35,12 @@ def warm_up() -> None:
     write_plan(plan.document, plan.points, plan.snapshot)
 
 
-def uncompiled(module: ModuleType = loops) -> list[str]:
+def uncompiled() -> list[str]:
     """Loops that Python calls and that no call has compiled in this process."""
-    return [name for name, loop in vars(module).items()
-            if getattr(loop, "targetoptions", {}).get("nopython") and not loop.signatures
-            and not loop.targetoptions.get("no_cpython_wrapper")]
+    modules = (import_module(f"{loops.__name__}.{m.name}") for m in iter_modules(loops.__path__))
+    return sorted({name for module in modules for name, loop in vars(module).items()
+                   if getattr(loop, "targetoptions", {}).get("nopython") and not loop.signatures
+                   and not loop.targetoptions.get("no_cpython_wrapper")})
 
 
 if __name__ == "__main__":

@@ -350,7 +350,7 @@ class Workload:
     @cached_property
     def sizing(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean tokens and gaps of the answers that must hold a target on TPOT, shape (laws,) and
-        (3, laws), as for :func:`planner.loops.caps_held`.
+        (3, laws), as for :func:`planner.loops.batches.caps_held`.
 
         Prompts stall a short answer more than a long one, so a target on TPOT would get easier
         because answers grow. A pool is therefore sized for the reference answers too (of the same

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import Prompts, chunk_states, mixed_powers
+from planner.loops.prompts import Prompts, chunk_states, mixed_powers
 from planner.setups.base import Table
 from planner.setups.continuous import Array, Continuous, most_tokens
 from planner.stepping import ChunkAsk, chunk_columns

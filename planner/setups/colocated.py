@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrivals import burst_behind
-from planner.loops import Prompts
+from planner.loops.prompts import Prompts
 from planner.queueing import Moments
 from planner.setups.base import Table
 from planner.setups.continuous import RESIDUAL, Array, Continuous

@@ -17,17 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
-from planner.loops import (
-    TINY,
-    Prompts,
-    batch_limit,
-    caps_held,
-    ends_in_time,
-    held_rate,
-    mean_times,
-    prefills,
-    prompt_columns,
-)
+from planner.loops.answers import prompt_columns
+from planner.loops.batches import batch_limit, caps_held, ends_in_time, held_rate, mean_times
+from planner.loops.gamma import TINY
+from planner.loops.prompts import Prompts, prefills
 from planner.percentiles import CLOSE
 from planner.queueing import (
     PERCENTILES,
@@ -56,7 +49,7 @@ SLOW_FIRST, SLOW_STRIDE = 16, 4
 """Of the batch limits the first (those up to 32) and every fourth (each octave's first) are asked
 where full latency figures are needed."""
 ROWS = ("throughput", "tpot", "ttft")
-"""What the rows of :func:`planner.loops.caps_held` are about."""
+"""What the rows of :func:`planner.loops.batches.caps_held` are about."""
 RESIDUAL = 0.5
 """Share of a running step that a new prompt waits for: mean of the uniform residual."""
 
@@ -169,7 +162,7 @@ class Continuous(ABC):
 
     @cached_property
     def _asked(self) -> tuple[Any, ...]:
-        """What :func:`planner.loops.batch_limit` asks that no rate changes."""
+        """What :func:`planner.loops.batches.batch_limit` asks that no rate changes."""
         workload = self.workload
         return (workload.output.overlap, workload.new_prompt.mean, self.table.prompt_weights,
                 self.states, self.prompts, *workload.sizing, *limit_of(self.workload.slo("tpot")),

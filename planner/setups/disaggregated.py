@@ -17,7 +17,8 @@ import numpy as np
 
 from planner.arrivals import Influx, burst_ahead, burst_within
 from planner.collectives import kv_transfer_s, network_bytes_per_s
-from planner.loops import TINY, decode_limit, prompts_placed, starts_placed
+from planner.loops.gamma import TINY
+from planner.loops.two_pools import decode_limit, prompts_placed, starts_placed
 from planner.queueing import (
     PERCENTILES,
     Chain,
@@ -78,7 +79,7 @@ class Admission:
 
     @cached_property
     def numbers(self) -> tuple[float, ...]:
-        """What :func:`planner.loops.prompts_placed` asks of them."""
+        """What :func:`planner.loops.two_pools.prompts_placed` asks of them."""
         cards, place = self.cards, self.place
         return (float(cards.busy), float(cards.mean_s), float(cards.second_s2), float(place.busy),
                 *place.given)
