@@ -27,7 +27,6 @@ from planner.workbook.live.expr import (
     normal,
     pick,
     place_below,
-    round_up,
     sqrt,
     square,
     total,
@@ -48,6 +47,7 @@ from planner.workbook.live.laws import (
     Write,
     law_of,
     share_within,
+    single_cells,
 )
 from planner.workbook.live.limits import TOKEN_BARELY, settled, whole_within
 from planner.workbook.live.onepool import (
@@ -162,13 +162,6 @@ class Rows:
             self.known[label] = self.top + len(self.known)
             self.board.page.write(self.known[label], self.far, label, "short")
         return self.known[label]
-
-
-def single(put: Callable[[str, X], X], suffix: str) -> Write:
-    """Writes single cells, their labels with an ending."""
-    def write(label: str, e: X) -> Single:
-        return Single(put(label + suffix, e))
-    return write
 
 
 def pick_each(column: Column | X, place: Column) -> X:
@@ -721,7 +714,7 @@ class Chain:
     def first_token(self, one: Asked) -> None:
         """Wait and latency of a first token at the limit of the column."""
         t, c, put = self.tables, one.cells, self.put(one)
-        step = c["step"] = self.at_running(put, one, t.seconds, "Step then [s]")
+        step = self.at_running(put, one, t.seconds, "Step then [s]")
         if self.kind == "colocated":
             layout = t.step.deployment.layout
             wait, c["rho"] = rank_wait(put, layout, one.rate, t.moments["service1"],
@@ -740,8 +733,8 @@ class Chain:
         """A prompt in chunks beside the running sequences (``Chunked.prefill``)."""
         t, c = self.tables, one.cells
         assert t.budget is not None
-        mixed = c["mixed"] = self.at_running(put, one, t.extra["mixed"],
-                                             "Step with a chunk then [s]")
+        mixed = self.at_running(put, one, t.extra["mixed"],
+                                "Step with a chunk then [s]")
         running = least(most(c["running"], 1.0), float(t.top))
         space = put("Room then [tokens]", most(float(t.budget) - running, 1.0))
         chunk = least(space, t.chunk(running))
@@ -811,68 +804,7 @@ class Chain:
         if targets.e2e is not None and targets.e2e_level is not None:
             c["whole"] = whole_within(self, one, targets.e2e, targets.e2e_level)
             tests.append(c["whole"] >= targets.e2e_level - TOKEN_BARELY)
-        if targets.itl is not None and targets.itl_level is not None:
-            tests.append(self.gap(one, targets.itl_level) <= targets.itl)
         return put("Holds", when(both(*tests), 1.0, 0.0))
-
-    def gap(self, one: Asked, level: X) -> X:
-        """Gap between two tokens [s] at a level (``Continuous._gaps``): the step of the batch
-        that so many tokens come from, and the stall of a prefill where one falls into it."""
-        t, c = self.tables, one.cells
-        put = Scalars(self.rows, one.column)
-        self.output(one)
-        reached = self._tokens_so_far(one)
-        wanted = put("Tokens up to the level", (level - 1e-12) * c["tokens"])
-        rows = float(len(t.n.value))
-        place = put("Row of that token", least(total(1.0 * (reached.all < wanted)) + 1.0, rows))
-        before = put("Tokens of the rows below", when(
-            place > 1.0, pick(reached.all, most(place - 1.0, 1.0)), 0.0))
-        width = pick(t.width.all, place)
-        part = (wanted - before) / most(pick(reached.all, place) - before, LEAST_WEIGHT)
-        size = put("Batch size of that token", least(least(
-            pick(t.end.all, place) - width + round_up(most(width * least(part, 1.0), 1e-9)),
-            c["cap"]), float(t.top)))
-        at = put("Row below that batch size", least(place_below(size, t.n.all), rows - 1.0)
-                 if rows > 1 else x(1.0))
-        low, first = pick(t.n.all, at), pick(t.seconds.all, at)
-        if rows > 1:
-            part = least(most((size - low) / (pick(t.n.all, at + 1.0) - low), 0.0), 1.0)
-            first = first + part * (pick(t.seconds.all, at + 1.0) - first)
-        step = put("Its step [s]", first)
-        share, stall = self.stall(put, one, level)
-        return put("Gap between tokens [s]", step + when(level > 1.0 - share, stall, 0.0))
-
-    def _tokens_so_far(self, one: Asked) -> Column:
-        """Tokens generated up to the end of each row of batch sizes, waiting ones at the limit."""
-        t, c = self.tables, one.cells
-        weight = self.weights(one)
-        per = t.extra["per_token"].each if self.kind == "chunked" else None
-        slow = c.get("slow") if per is None else self.left(one, per)
-        tpot = t.seconds.each if slow is None else t.seconds.each / slow
-        each = (t.end.each <= c["cap"]) * X(by_row(weight.text, self), weight.value,
-                                            weight.binds) * t.n.each / tpot
-        each = each + (t.end.each.is_(c["cap"])) * c["last"]
-        letter = xl_col_to_name(one.column + t.board.side)
-        e = X(f"N({letter}{{p}})+{each.text}", np.cumsum(each.value, axis=-1))
-        return t.board.down(t.n.first - 1, one.column + t.board.side, e, len(t.n.value))
-
-    def stall(self, put: Scalars, one: Asked, level: X) -> tuple[X, X]:
-        """Share of the gaps that hold a prefill, and what it adds at a level [s]."""
-        t, c = self.tables, one.cells
-        if self.kind == "chunked":
-            per = self.at_running(put, one, t.extra["per_token"], "Extra a prompt token then [s]")
-            running = least(most(c["running"], 1.0), float(t.top))
-            assert t.budget is not None
-            chunk = least(most(float(t.budget) - running, 1.0), t.moments["new"])
-            step = c["step"] / most(1.0 - c["demand"] * per, 1e-9)
-            share = put("Share of gaps with a chunk", least(c["demand"] * step / chunk, 1.0))
-            return share, put("What a chunk adds [s]", c["mixed"] - c["step"])
-        share = put("Share of gaps with a prefill", least(
-            one.rate * c["step"] / most(1.0 - c["load"], 1e-9), 1.0))
-        inside = (level - (1.0 - share)) / most(share, 1e-12)
-        below = total(1.0 * (t.prompt.reached.all < inside - 1e-12))
-        return share, put("What a prefill adds [s]", pick(
-            t.prefill.all, least(below + 1.0, float(len(t.prefill.value)))))
 
     # -- percentiles ------------------------------------------------------------------------------
 
@@ -908,8 +840,8 @@ class Chain:
 
         laws = (None, None) if self.kind == "decode" else (law or one.law, last or one.last_law)
         return Reached(share, [
-            States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
-            States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
+            *States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
+            *States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
 
     def good(self, one: Asked, time: X, law: Law | None = None) -> X:
         """Share within ``time`` of each row of batch sizes, as ranges."""
@@ -934,8 +866,8 @@ class Chain:
         """A law of those that wait at the limit of the column."""
         assert one.last is not None
         bound = None if one.last.most is None else Single(one.last.most)
-        return law_of(single(put, " at the limit"), one.cells, one.cv2, one.last, bound, gaps,
-                      label)
+        write = single_cells(put, " at the limit")
+        return law_of(write, one.cells, one.cv2, one.last, bound, gaps, label)
 
     def _last(self, put: Scalars, one: Asked, inside: X) -> None:
         """The law at the limit, and the mean over all states."""
@@ -954,14 +886,20 @@ class Chain:
                                ("most", "Added to a token, most [s]")):
                 c[f"last_{name}"] = put(f"{text} at the limit", pick(
                     t.extra[f"cap_{name}"].all, place))
-        one.last = self._pace(one, single(put, " at the limit"), "last")
+        one.last = self._pace(one, single_cells(put, " at the limit"), "last")
         law, at = one.law, self.at_last(put, one, self._gaps("own"), "")
         assert law is not None
         one.last_law = at
         c["mean_tpot"] = put("TPOT, mean [s]", self._mean(one, law, at, inside))
-        mean, swing = at.mean.each, at.swing.each
-        c["reach"] = put("TPOT that hardly any request exceeds [s]", c["last_step"] + mean
-                         + FAR_OUT / 2.0 * (swing / mean + sqrt(swing)))
+        c["reach"] = put("TPOT that hardly any request exceeds [s]",
+                         self.hardly_exceeded(one, at))
+
+    def hardly_exceeded(self, one: Asked, last: Law) -> X:
+        """A time [s] beyond which a law has hardly anything, at the limit."""
+        mean, swing = last.mean.each, last.swing.each
+        start = one.cells["last_step"] if last.least is None else (
+            one.cells["last_step"] + last.least.each)
+        return start + mean + FAR_OUT / 2.0 * (swing / mean + sqrt(swing))
 
     def _mean(self, one: Asked, law: Law, last: Law, inside: X) -> X:
         """Mean TPOT [s] of a law over the states, and at the limit."""

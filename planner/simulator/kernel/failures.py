@@ -1,0 +1,42 @@
+"""What a failed server loses."""
+
+from __future__ import annotations
+
+from planner.compiled import compiled
+from planner.simulator import columns as k
+from planner.simulator.arrays import Config, State
+from planner.simulator.kernel.batch import leave
+from planner.simulator.kernel.blocks import free_memory, held
+from planner.simulator.kernel.heaps import forget_steps
+from planner.simulator.kernel.lists import take_first
+
+
+@compiled
+def lose(cf: Config, st: State, s: int, back: float, first: int) -> int:
+    """A server goes down until ``back``; what it held goes before ``first`` in a chain."""
+    q = st.server_i[s, k.S_POOL]
+    st.server_i[s, k.S_UP] = 0
+    st.server_f[s, k.S_DOWN_UNTIL_S] = max(st.server_f[s, k.S_DOWN_UNTIL_S], back)
+    st.server_f[s, k.S_NOW_S] = max(st.server_f[s, k.S_NOW_S], st.server_f[s, k.S_DOWN_UNTIL_S])
+    while st.server_i[s, k.S_RUN_TAIL] >= 0:
+        r = st.server_i[s, k.S_RUN_TAIL]
+        key = forget_steps(st, s, r, cf.run_i[k.C_COUNT])
+        final = st.request_f[r, k.R_CONTEXT] + st.request_f[r, k.R_YIELDS] * (
+            key - st.request_i[r, k.R_JOINED]
+        )
+        leave(cf, st, s, q, r, final)
+        st.request_i[r, k.R_NEXT] = first
+        first = r
+    if st.server_i[s, k.S_PARTIAL] >= 0:
+        r = st.server_i[s, k.S_PARTIAL]
+        free_memory(cf, st, s, q, st.request_f[r, k.R_CONTEXT] + held(cf, st, q, r))
+        st.server_i[s, k.S_PARTIAL] = -1
+        st.request_i[r, k.R_NEXT] = first
+        first = r
+    st.server_i[s, k.S_FRESH_COUNT] = 0
+    st.server_i[s, k.S_STACK_SIZE] = 0
+    while st.server_i[s, k.S_WAIT_HEAD] >= 0:
+        r = take_first(st, s)
+        st.request_i[r, k.R_NEXT] = first
+        first = r
+    return first
