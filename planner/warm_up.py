@@ -19,19 +19,22 @@ from planner.workbook import write_plan
 REQUEST: dict[str, Any] = {
     "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "advice": False,
     "setups": ["colocated", "chunked", "disaggregated"],
-    "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "output_tokens": 200,
-                 "arrival_cv": 2},
+    "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "output_tokens": 200},
 }
-TARGETS = ({"ttft_ms": 1000, "tpot_ms": 30}, {"tpot_ms": 30, "e2e_ms": 9000})
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"slo": {"ttft_ms": 1000, "tpot_ms": 30}},
+    {"slo": {"ttft_ms": 10_000, "itl_ms": 500}, "limits": {"max_sequences": 4},
+     "workload": {**REQUEST["workload"], "arrival_cv": 2}},
+    {"slo": {"tpot_ms": 30, "e2e_ms": 9000}})
 """Plans that, with a workbook, ask every compiled loop."""
 
 
 def warm_up() -> None:
-    """Plan :data:`REQUEST` with each of :data:`TARGETS` from the shipped catalog, and write the
+    """Plan :data:`REQUEST` with each of :data:`CHANGES` from the shipped catalog, and write the
     workbook of the last."""
     catalog = shipped_catalog()
-    for slo in TARGETS:
-        plan = make(parse_plan({**REQUEST, "slo": slo}), catalog)
+    for change in CHANGES:
+        plan = make(parse_plan({**REQUEST, **change}), catalog)
     write_plan(plan.document, plan.points, plan.snapshot)
 
 
