@@ -40,14 +40,14 @@ def digest_of(sources: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def entries_of(package: Path) -> Callable[[Callable[..., Any]], Any]:
-    """:func:`entry` for the modules of a package that call one another.
+def entries_of(package: Path, *others: Path) -> Callable[[Callable[..., Any]], Any]:
+    """:func:`entry` for the modules of a package that call one another, and ``others`` too.
 
     What is stored is keyed by the file of the function that Python calls alone, and a change of a
-    function that it calls in another file would pass unseen. So the digest of all sources of the
-    package goes into its name, and what was stored for others is deleted.
+    function that it calls in another file would pass unseen. So the digest of all these sources
+    goes into its name, and what was stored for others is deleted.
     """
-    digest = digest_of([*package.glob("*.py"), Path(__file__)])
+    digest = digest_of([*package.glob("*.py"), *others, Path(__file__)])
     seen: set[str] = set()
 
     def named(loop: Callable[..., Any]) -> Any:

@@ -70,7 +70,7 @@ def simulate(fleet: SimulatedFleet, requests: RequestTable,
     count = len(requests)
     cancelled = False
     for upto in [*range(SLICE, count, SLICE), count]:
-        kernel.play(cf, st, *steps, upto)
+        kernel.run_events(cf, st, *steps, upto)
         if progress is not None and not progress(upto / count):
             cancelled = upto < count
             break

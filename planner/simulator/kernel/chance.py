@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.compiled import compiled, entry
+from planner.compiled import compiled
 from planner.simulator.arrays import State
+from planner.simulator.kernel.stored import entry
 
 
 @compiled

@@ -23,6 +23,7 @@ from planner.simulator.kernel.failures import lose, recover
 from planner.simulator.kernel.heaps import heap_fill, push_event
 from planner.simulator.kernel.routing import assign, candidates, least_loaded, receive, reset
 from planner.simulator.kernel.servers import advance, launch
+from planner.simulator.kernel.stored import entry
 from planner.stepping import PackedSteps
 
 STOP, SKIP = -1, -2
@@ -82,7 +83,7 @@ def prefills_only(cf: Config, st: State, s: int) -> bool:
     return cf.pool_i[st.server_i[s, k.S_POOL], k.Q_SCHEDULER] == PREFILL
 
 
-@compiled
+@entry
 def run_events(
     cf: Config,
     st: State,
