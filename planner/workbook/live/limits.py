@@ -89,7 +89,7 @@ def whole_within(chain: Chain, one: Asked, limit: X, level: X) -> X:
     late = most(_first_token(chain, one, limit, level), _late(
         chain, one, limit, level, one.alone, "first token, wait for the prefill alone"))
     left = _left(chain, one, limit, level, late)
-    reached, _ = chain.whole(one, chain.tables.output.quantile(level), chain.whole_label)
+    reached = chain.whole(one, chain.tables.output.quantile(level), chain.whole_label)
     return chain.put(one)("Share of answers within it", reached(left))
 
 
@@ -101,10 +101,8 @@ def _whole_in_time(chain: Chain, trial: Asked, found: Open, left: X) -> Column:
     assert trial.limits is not None
     t, text = chain.tables, ", whole requests"
     law, last = trial.laws[chain.whole_label][0], trial.laws[f"{chain.whole_label}, limits"][0]
-    good = trial.write(f"In time{text}", share_within(
-        left, trial.pace.step, law, t.variance.each, "each"))
-    good_last = trial.limits(f"In time{text}", share_within(
-        left, trial.limits_pace.step, last, None, "each"))
+    good = share_within(left, trial.pace.step, law, t.variance.each, "each")
+    good_last = share_within(left, trial.limits_pace.step, last, None, "each")
     level = chain.targets.e2e_level
     assert level is not None
     return chain.in_time(trial, found.test, found.waiting, good, good_last,

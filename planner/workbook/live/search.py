@@ -41,7 +41,6 @@ from planner.workbook.live.laws import (
     FAR_OUT,
     TINY_S2,
     Beside,
-    Cells,
     Law,
     Pace,
     Single,
@@ -88,7 +87,7 @@ class Asked:
     """At the batch limit."""
     last_law: Law | None = None
     """Of the answers at the batch limit."""
-    good: tuple[Column, ...] = ()
+    good: tuple[X, ...] = ()
     """Shares within the target of TPOT: the answers over sizes and limits, then the reference
     answers."""
     wait: Wait | None = None
@@ -470,12 +469,13 @@ class Chain:
             c["until"] = put("Wait with the prefill [s]", c["behind"] + m["s1"])
         one.write = one.write or Beside(t.board, t.n, one.column, self.titled, rates=one.rates)
         one.pace = self._pace(one, one.write, "sizes")
-        one.law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), self._gaps("own"))
+        one.law = law_of(one.write, c, one.cv2, one.pace, t.extra.get("most"), self._gaps("own"),
+                         ranges=not sizing)
         if sizing:
             self._good(one, one.write, one.pace, one.law)
 
     def _good(self, one: Asked, write: Beside, pace: Pace, own: Law) -> None:
-        """Columns of the shares within the target of TPOT, over batch sizes and batch limits."""
+        """Shares within the target of TPOT, over batch sizes and batch limits."""
         t, limit = self.tables, self.targets.tpot
         beside = one.limits = Beside(t.board, t.cap, one.column, self.titled, rates=one.rates)
         last = one.limits_pace = self._pace(one, beside, "limits")
@@ -484,11 +484,8 @@ class Chain:
             for writer, at, bound, variance in ((write, pace, "most", t.variance.each),
                                                 (beside, last, "cap_most", None)):
                 law = own if writer is write and tag == "own" else law_of(
-                    writer, one.cells, one.cv2, at, t.extra.get(bound), self._gaps(tag), text)
-                made = writer(f"Within the target{text}", share_within(
-                    limit, at.step, law, variance, "each"))
-                assert isinstance(made, Column)
-                found.append(made)
+                    writer, one.cells, one.cv2, at, t.extra.get(bound), self._gaps(tag), text, False)
+                found.append(share_within(limit, at.step, law, variance, "each"))
         one.good = tuple(found)
 
     def _gaps(self, tag: str) -> tuple[X, X, X]:
@@ -627,8 +624,8 @@ class Chain:
         return one.limits(f"Output of those that wait{text}", when(
             is_open, weight * self.tables.cap.each / mine * past / (1.0 - past), 0.0)).each, past
 
-    def in_time(self, one: Asked, is_open: X, waiting: X, good: Cells, last: Cells, level: X,
-                text: str, reference: bool = False) -> Column:
+    def in_time(self, one: Asked, is_open: X, waiting: X, good: X, last: X, level: X, text: str,
+                reference: bool = False) -> Column:
         """For each limit, output in time less what must be, of one kind of answers, with a column
         of the batch sizes that limits sum up; -1 where the limit is not open."""
         t = self.tables
@@ -636,11 +633,11 @@ class Chain:
         assert one.write is not None
         states = self.weights(one, reference) * t.n.all / self.tpot(one)
         column = one.write(f"Output in time less what must be{text}", X(
-            by_row(states.text, self), states.value, states.binds) * (good.each - level)).all
+            by_row(states.text, self), states.value, states.binds) * (good - level)).all
         inside = X(f"SUMPRODUCT(({t.end.all.text}<={t.cap.each.text})*{column.text})",
                    np.nan_to_num(column.value) @ self.below.T)
         made = one.limits(f"In time less what must be{text}", when(
-            is_open, inside + waiting * (last.each - level), -1.0))
+            is_open, inside + waiting * (last - level), -1.0))
         assert isinstance(made, Column)
         return made
 
@@ -938,7 +935,7 @@ class Chain:
                       label)
 
     def _last(self, put: Scalars, one: Asked, inside: X) -> None:
-        """The law at the limit, and the mean over all states."""
+        """The step and the pace at the limit; of a decode pool the mean over all states."""
         t, c = self.tables, one.cells
         place = place_below(c["cap"], t.cap.all)
         c["last_step"] = put("Step at the limit [s]", pick(t.cap_step.all, place))
@@ -955,6 +952,13 @@ class Chain:
                 c[f"last_{name}"] = put(f"{text} at the limit", pick(
                     t.extra[f"cap_{name}"].all, place))
         one.last = self._pace(one, single(put, " at the limit"), "last")
+
+    def own_tokens(self, one: Asked) -> None:
+        """Of the answers at a rate whose limit was given: the law at the limit, the mean TPOT over
+        all states, and a TPOT that hardly any exceeds."""
+        inside, c, put = self.output(one), one.cells, self.put(one)
+        if self.kind == "decode":
+            return
         law, at = one.law, self.at_last(put, one, self._gaps("own"), "")
         assert law is not None
         one.last_law = at
@@ -971,21 +975,31 @@ class Chain:
         return (total(inside * (t.seconds.all + added)) + c["last"] * tail) / c["tokens"]
 
     def whole(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X] | None = None
-              ) -> tuple[Reached, X]:
-        """For answers of so many tokens: the share within a TPOT, and their mean TPOT [s].
+              ) -> Reached:
+        """For answers of so many tokens: the share within a TPOT.
 
         Parameters
         ----------
         put : callable, optional
             Writes the single cells; below the others of the rate where not given.
         """
-        put = put or Scalars(self.rows, one.column)
+        self.output(one)
+        if self.kind == "decode":
+            return self.reached(one)
+        return self.reached(one, *self._whole_laws(one, tokens, label, put or self.put(one)))
+
+    def whole_mean(self, one: Asked, tokens: X, label: str) -> X:
+        """For answers of so many tokens: their mean TPOT [s]."""
         inside = self.output(one)
         if self.kind == "decode":
-            return self.reached(one), one.cells["mean_tpot"]
+            return one.cells["mean_tpot"]
+        return self._mean(one, *self._whole_laws(one, tokens, label, self.put(one)), inside)
+
+    def _whole_laws(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X]
+                    ) -> tuple[Law, Law]:
+        """The laws of answers of so many tokens over the batch sizes, and at the limit."""
         law, gaps = one.laws.get(label) or self.whole_law(one, tokens, label, put)
-        last = self.at_last(put, one, gaps, f", {label}")
-        return self.reached(one, law, last), self._mean(one, law, last, inside)
+        return law, self.at_last(put, one, gaps, f", {label}")
 
     def whole_law(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X]
                   ) -> tuple[Law, tuple[X, X, X]]:
