@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def runs(alike: list[Area], areas: Sequence[Area], table: Mapping[int, Mapping[i
         if len(same) > 1:
             breaks = sorted(between(same[0].rows, areas, table))
             places = [bisect(breaks, area.column) for area in same]
-            for i, (here, after) in enumerate(zip(places, places[1:], strict=False)):
+            for i, (here, after) in enumerate(pairwise(places)):
                 if here != after:
                     yield start - len(same) + i
         yield start - 1
@@ -119,4 +119,4 @@ def written(areas: list[Numbered]) -> tuple[memoryview, list[list[int]]]:
     ends = np.empty((values.shape[1], len(areas) + 1), dtype=np.int64)
     fill(xml, ends, places, counts, np.frombuffer(b"".join(texts), dtype=np.uint8),
          np.concatenate([[0], np.cumsum(sizes)]), values)
-    return memoryview(xml), ends.tolist()
+    return xml.data, ends.tolist()

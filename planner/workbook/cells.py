@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.compiled import compiled, entry
 
-DIGITS = 12
+DIGITS = 10
 """Of the values of an area, which programs work out anew: more make the file larger."""
 FULL, HALF = 10**DIGITS, 10 ** (DIGITS - 1)
 FAR = 300
@@ -20,8 +20,8 @@ START = np.frombuffer(b'<c r="', dtype=np.uint8)
 END = np.frombuffer(b"</v></c>", dtype=np.uint8)
 CELL_BYTES = len(START) + len(END) + 3 + 7 + DIGITS + 8
 """Of a cell at most, without the text between its place and its value: column, row, number."""
-FOURS = np.array([list(b"%04d" % i) for i in range(10_000)], dtype=np.uint8)
-"""Digits of the numbers below 10,000."""
+PAIRS = np.array([list(b"%02d" % i) for i in range(100)], dtype=np.uint8)
+"""Digits of the numbers below 100."""
 ZERO, POINT, MINUS, PLUS, POWER, LETTER = b"0.-+eA"
 
 
@@ -131,7 +131,7 @@ def put_number_from_0(xml: Any, at: int, value: float) -> int:
 def decimal(value: float) -> tuple[int, int]:
     """Of a positive number: its first :data:`DIGITS` digits, rounded, and the power of ten of the
     first of them."""
-    power = int(math.floor(math.log10(value)))
+    power = math.floor(math.log10(value))
     digits = int(shifted(value, DIGITS - 1 - power) + 0.5)
     if digits < HALF:
         power -= 1
@@ -171,13 +171,11 @@ def put_plain(xml: Any, at: int, digits: int, power: int) -> int:
 
 @compiled
 def put_digits(xml: Any, at: int, digits: int) -> None:
-    """All digits, four at a time."""
-    for i in range(at + DIGITS - 4, at - 1, -4):
-        four = FOURS[digits % 10_000]
-        place = xml[i:i + 4]
-        for k in range(4):
-            place[k] = four[k]
-        digits //= 10_000
+    """All digits, two at a time."""
+    for i in range(at + DIGITS - 2, at - 1, -2):
+        pair = PAIRS[digits % 100]
+        xml[i], xml[i + 1] = pair[0], pair[1]
+        digits //= 100
 
 
 @compiled

@@ -78,7 +78,7 @@ class Guess:
     @property
     def _near(self) -> float:
         """Ratio of the hint to the least that the highest rate should be."""
-        return self.burstier**BURSTS
+        return float(self.burstier**BURSTS)
 
     def _about(self, low: float, high: float) -> list[float]:
         """Open rates beside the hint, close together where the highest that holds should be."""

@@ -12,9 +12,9 @@ from xlsxwriter.utility import xl_col_to_name
 from planner.setups.chunked import CHUNK_RESIDUAL, MIN_CHUNK_TOKENS
 from planner.setups.continuous import RESIDUAL, SLOW_FIRST, SLOW_STRIDE
 from planner.setups.disaggregated import ADMISSION_SHARE, MAX_LINK_LOAD
+from planner.workbook.fast import letters
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import (
-    COMPARE,
     X,
     absolute,
     both,
@@ -125,6 +125,13 @@ class Scalars:
     def __call__(self, label: str, e: X) -> X:
         """Write a cell on the row of its label."""
         return self.rows.board_put(label + self.suffix, self.column, e)
+
+    def down(self, labels: list[str], e: X) -> X:
+        """Write one formula on the rows of labels that stand one under the other; the last cell.
+        """
+        rows = [self.rows.row(label + self.suffix) for label in labels]
+        self.rows.board.area(rows[0], self.column, e.text, e.value)
+        return X(f"{letters(self.column)}${rows[-1] + 1}", e.value[:, -1:])
 
 
 class Rows:
@@ -484,7 +491,8 @@ class Chain:
             for writer, at, bound, variance in ((write, pace, "most", t.variance.each),
                                                 (beside, last, "cap_most", None)):
                 law = own if writer is write and tag == "own" else law_of(
-                    writer, one.cells, one.cv2, at, t.extra.get(bound), self._gaps(tag), text, False)
+                    writer, one.cells, one.cv2, at, t.extra.get(bound), self._gaps(tag), text,
+                    ranges=False)
                 found.append(share_within(limit, at.step, law, variance, "each"))
         one.good = tuple(found)
 
@@ -1011,15 +1019,11 @@ class Chain:
         return law_of(one.write, one.cells, one.cv2, one.pace, self.tables.extra.get("most"), gaps,
                       f", {label}"), gaps
 
-    def halved(self, put: Callable[[str, X], X], reached: Reached, span: X, level: X, label: str
-               ) -> X:
+    def halved(self, put: Scalars, reached: Reached, span: X, level: X, label: str) -> X:
         """Where a distribution reaches a level [s], by halving a range."""
-        at = put(f"Try 1 {label}", span / 2.0)
-        test, values = reached.below(level, at.value), reached.tries(span, level, SHORT_HALVINGS)
-        for i in range(2, SHORT_HALVINGS + 1):
-            below = X(test.replace(TRIED, at.text), 1.0, COMPARE)
-            e = at + when(below, 1.0, -1.0) * span / float(2**i)
-            value = values[:, i - 1:i]
-            at = put(f"Try {i} {label}", X(
-                e.text, value if np.ndim(span.value) else float(value[0, 0]), e.binds))
-        return at
+        start = put(f"Try 1 {label}", span / 2.0)
+        top, above = put.rows.row(f"Try 1 {label}{put.suffix}"), f"{letters(put.column)}{{p}}"
+        test = reached.below(level, start.value).replace(TRIED, above)
+        return put.down([f"Try {i} {label}" for i in range(2, SHORT_HALVINGS + 1)], X(
+            f"{above}+IF({test},1,-1)*{span.text}/2^(ROW()-{top})",
+            reached.tries(span, level, SHORT_HALVINGS)[:, 1:]))
