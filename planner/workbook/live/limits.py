@@ -19,7 +19,8 @@ from planner.workbook.live.laws import law_of, share_within
 from planner.workbook.live.onepool import NEVER_S, SHORT_HALVINGS
 
 if TYPE_CHECKING:
-    from planner.workbook.live.search import Asked, Chain
+    from planner.workbook.live.asked import Asked
+    from planner.workbook.live.search import Chain
 
 TOKEN_BARELY = 1e-9
 """Share by which the level of the tokens of a whole request may be missed

@@ -8,13 +8,14 @@ import numpy as np
 
 from planner.queueing import PERCENTILES
 from planner.workbook.fast import letters
+from planner.workbook.live.asked import Asked
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, x
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.halving import TRIED, Reached
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.onepool import HALVINGS
-from planner.workbook.live.search import Asked, Chain
+from planner.workbook.live.search import Chain
 from planner.workbook.live.search_rows import by_row
 from planner.workload import SEVERAL_TOKENS
 

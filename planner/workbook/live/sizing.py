@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.workbook.fast import letters
+from planner.workbook.live.asked import Asked, Rows, Scalars
 from planner.workbook.live.expr import X, both, least, most, round_up, sqrt, square, when, x
 from planner.workbook.live.guess import Guess
 from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, Load
-from planner.workbook.live.search import Asked, Rows, Scalars
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
 """From a column, a rate, an arrival CV² and a batch limit (or none) to the cells of the column and
