@@ -13,9 +13,10 @@ import pytest
 
 from planner.workbook.fast import FastBook, settings
 from planner.workbook.layout import lines
+from planner.workbook.live.bins import bins
 from planner.workbook.live.expr import x
 from planner.workbook.live.guess import Guess
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS, Load, bins
+from planner.workbook.live.targets import FIRST_OCTAVES, OCTAVES, STEPS, Load
 
 CEILING = 7.5
 

@@ -10,11 +10,14 @@ import numpy as np
 from planner.workbook.fast import letters
 from planner.workbook.live.expr import X, x
 from planner.workbook.live.laws import Beside, Law, Pace, Single, Write
-from planner.workbook.live.onepool import FAR, Tables, Wait
+from planner.workbook.live.prefill_wait import Wait
+from planner.workbook.live.tables import Tables
 from planner.workload import SLACK
 
 BARELY = SLACK
 """Share by which a level may be missed (``Slo.level``)."""
+FAR = 30
+"""First column of the search."""
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,8 @@ from planner.setups.disaggregated import ADMISSION_SHARE
 from planner.workbook.live.asked import Asked, Rows, Scalars
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import X, least, ln, most, square, x
-from planner.workbook.live.onepool import NEVER_S, Tables, Targets
+from planner.workbook.live.tables import Tables
+from planner.workbook.live.targets import NEVER_S, Targets
 
 
 def pick_each(column: Column | X, place: Column) -> X:

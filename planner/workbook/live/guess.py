@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS
+from planner.workbook.live.targets import FIRST_OCTAVES, OCTAVES, STEPS
 
 NARROW = 20
 """Smallest ranges that may be open for every search that ends in one of them to be asked."""

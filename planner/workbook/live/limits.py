@@ -16,7 +16,7 @@ from planner.workbook.live.expr import X, highest, least, most, when
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.gaps import Open, gaps_in_time
 from planner.workbook.live.laws import law_of, share_within
-from planner.workbook.live.onepool import NEVER_S, SHORT_HALVINGS
+from planner.workbook.live.targets import NEVER_S, SHORT_HALVINGS
 
 if TYPE_CHECKING:
     from planner.workbook.live.asked import Asked

@@ -14,9 +14,9 @@ from planner.workbook.live.expr import X, most, x
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.halving import TRIED, Reached
 from planner.workbook.live.lengths import LengthRows
-from planner.workbook.live.onepool import HALVINGS
 from planner.workbook.live.search import Chain
 from planner.workbook.live.search_rows import by_row
+from planner.workbook.live.targets import HALVINGS
 from planner.workload import SEVERAL_TOKENS
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)

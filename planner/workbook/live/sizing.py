@@ -12,7 +12,7 @@ from planner.workbook.fast import letters
 from planner.workbook.live.asked import Asked, Rows, Scalars
 from planner.workbook.live.expr import X, both, least, most, round_up, sqrt, square, when, x
 from planner.workbook.live.guess import Guess
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, Load
+from planner.workbook.live.targets import FIRST_OCTAVES, OCTAVES, Load
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
 """From a column, a rate, an arrival CV² and a batch limit (or none) to the cells of the column and

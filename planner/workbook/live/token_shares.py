@@ -9,8 +9,8 @@ from planner.workbook.live.asked import Asked, Scalars, single
 from planner.workbook.live.expr import X, most, normal, pick, place_below, sqrt, total, x
 from planner.workbook.live.halving import TRIED, Reached, States
 from planner.workbook.live.laws import FAR_OUT, TINY_S2, Law, share_within
-from planner.workbook.live.onepool import SHORT_HALVINGS
 from planner.workbook.live.running import LEAST_WEIGHT
+from planner.workbook.live.targets import SHORT_HALVINGS
 from planner.workbook.live.token_laws import TokenLaws
 
 

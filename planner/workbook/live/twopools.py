@@ -17,7 +17,7 @@ from planner.setups.continuous import RESIDUAL
 from planner.setups.disaggregated import MAX_LINK_LOAD
 from planner.two_pools import E2E_SPLITS, PACKED_TOKENS, PREFILL_BATCHES
 from planner.workbook.fast import letters
-from planner.workbook.live.asked import BARELY, Asked, Rows, Scalars
+from planner.workbook.live.asked import BARELY, FAR, Asked, Rows, Scalars
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
@@ -39,12 +39,14 @@ from planner.workbook.live.expr import (
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.halving import ONE_TIME, Reached, States
 from planner.workbook.live.lengths import LengthRows
-from planner.workbook.live.onepool import FAR, NEVER_S, Tables, Targets, Wait, mg1, rank_wait
 from planner.workbook.live.pools import SCALAR_ROWS, OptionCells, PoolCells, PoolPlan
+from planner.workbook.live.prefill_wait import Wait, mg1, rank_wait
 from planner.workbook.live.search import Chain
 from planner.workbook.live.seen import latencies
 from planner.workbook.live.sizing import APART, Ask, Found, arrival_cv2, search, size
 from planner.workbook.live.step import kept_entries
+from planner.workbook.live.tables import Tables
+from planner.workbook.live.targets import NEVER_S, Targets
 from planner.workbook.live.waits import share_within_both
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from planner.setups.chunked import CHUNK_RESIDUAL
 from planner.setups.continuous import RESIDUAL
 from planner.workbook.live.asked import Asked, Scalars
 from planner.workbook.live.expr import X, exp, gamma, least, most, square, total, whole
-from planner.workbook.live.onepool import Wait, rank_wait
+from planner.workbook.live.prefill_wait import Wait, rank_wait
 from planner.workbook.live.running import Running
 
 
