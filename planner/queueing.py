@@ -20,6 +20,7 @@ from planner.loops import (
     LIKELY,
     answer_percentiles,
     chain_columns,
+    gaps_in_time,
     mixture_percentiles,
     placed_laws,
     running_at_cap,
@@ -33,7 +34,7 @@ from planner.loops import (
 )
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
-from planner.workload import SLACK, Gaps
+from planner.workload import REFERENCE_TOKENS, SLACK, Gaps
 
 Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
@@ -203,6 +204,13 @@ def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array
     found = mixture_percentiles(_shares(percentiles), middle_s, start_s, times, most_s, weights,
                                 CLOSE, SECANTS)
     return [float(x) for x in found]
+
+
+def _once_or_more(shape: Array, scale_s: Array) -> Array:
+    """Laws of states that nothing is added to, then of as many with a gamma, shape (3, 2 N)."""
+    alone = np.ones(len(shape))
+    return np.array([np.concatenate(pair) for pair in (
+        (alone, 0.0 * alone), (alone, shape), (alone, scale_s))])
 
 
 @lru_cache(maxsize=64)
@@ -390,11 +398,40 @@ class Chain:
                                    (gaps or self.gaps).rows, CLOSE, SECANTS)
         return [float(x) for x in found]
 
-    def times_of(self, gaps: Gaps) -> TokenTimes:
-        """TPOT of answers with given gaps, in every state."""
+    def gaps_within(self, limit_s: float) -> Array:
+        """For every cap: share of the gaps between tokens that are within a limit.
+
+        Of answers longer than the reference at least as many gaps count as first ones as of the
+        reference, so that longer answers never take fewer GPUs.
+        """
+        added, gaps = self._added(), float(self.gaps.mean)
+        states, times = added.gaps(self.written(), gaps, 1.0 / min(gaps, REFERENCE_TOKENS - 1.0))
+        good = np.zeros(len(self.n))
+        good[states] = gaps_in_time(limit_s * (1 + 1e-12), added.step_s[states], times,
+                                    added.most_s[states])
+        return np.asarray(shares_by_cap(self.written(), self.tail(), good))
+
+    def gap_figures(self, cap: int, percentiles: tuple[float, ...]) -> tuple[float, list[float]]:
+        """Mean and percentiles [s] of the gaps between tokens: over states, and within them."""
+        added, gaps, tokens = self._added(), float(self.gaps.mean), self._tokens(cap)
+        states, times = added.gaps(tokens, gaps, 1.0 / gaps, float(tokens.max()))
+        step_s, weights = added.step_s[states], tokens[states] / tokens[states].sum()
+        none, least_s, *gamma = times
+        start_s = np.concatenate([step_s, step_s + least_s])
+        mean_s = float(weights @ (step_s + (1.0 - none) * (least_s + gamma[0] * gamma[1])))
+        return mean_s, _percentiles(
+            percentiles, mean_s, start_s, _once_or_more(*gamma)[:, None],
+            np.tile(added.most_s[states], 2) - np.concatenate([0.0 * least_s, least_s]),
+            np.concatenate([none * weights, (1.0 - none) * weights]))
+
+    def _added(self) -> Added:
         if self.added is None:
             raise ValueError("no prompts are prefilled beside these answers")
-        added = self.added
+        return self.added
+
+    def times_of(self, gaps: Gaps) -> TokenTimes:
+        """TPOT of answers with given gaps, in every state."""
+        added = self._added()
         times = self._once(("times", gaps.rows.tobytes()),
                            lambda: TokenTimes.of(added, gaps).times)
         return TokenTimes(added.step_s, times, added.most_s)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import added_columns, good_states, token_times
+from planner.loops import added_columns, gap_times, good_states, token_times
 from planner.workload import Gaps
 
 Array = NDArray[np.float64]
@@ -45,6 +45,12 @@ class Stalls:
         Requests of its own burst that are prefilled after a request, mean.
     most_s : float or ndarray
         [s] most that they add to a token's time, where a budget bounds each step.
+    least_s : float or ndarray
+        [s] that the shortest prompt stops a sequence.
+    stages : float
+        Stages of a pipeline: each prompt stops so many gaps, each for that part of S.
+    apart : bool
+        Whether prompts that come in a step that holds a prompt lengthen the next one, not that.
     """
 
     rate_per_s: float
@@ -56,6 +62,9 @@ class Stalls:
     arrival_cv2: float
     behind: float
     most_s: Array | float = math.inf
+    least_s: Array | float = 0.0
+    stages: float = 1.0
+    apart: bool = False
 
     @property
     def swing(self) -> Array:
@@ -66,12 +75,14 @@ class Stalls:
         """What they add to answers whose tokens take ``step_s`` [s], shape (N,), else."""
         size = len(step_s)
         before_s, most_s = column(self.before_s, size), column(self.most_s, size)
+        least_s = np.minimum(column(self.least_s, size) / self.stages, most_s)
         columns = added_columns(
             step_s, self.rate_per_s, column(self.load, size), column(self.mean_s, size),
             column(self.square_s2, size), column(self.wait_s, size), before_s,
             max(self.arrival_cv2, 1.0), self.behind)
-        return Added(step_s, columns, before_s, most_s,
-                     self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2)), self.behind)
+        return Added(step_s, columns, before_s, most_s, least_s,
+                     self.rate_per_s / (1.0 + burst_ahead(self.arrival_cv2)), self.behind,
+                     self.stages, self.apart)
 
 
 def column(value: Array | float, size: int) -> Array:
@@ -94,11 +105,11 @@ class Added:
         once, gap: [s] that the prompts of the time before its first token and those of its own
         burst add to the answer, and those that come meanwhile to every gap; square, cross: [s^2]
         as above.
-    before_s, most_s : ndarray, shape (N,)
-        See :class:`Stalls`.
+    before_s, most_s, least_s : ndarray, shape (N,)
+        See :class:`Stalls`; the least that a prompt adds to a gap.
     bursts_per_s : float
         Bursts of prompts [1/s].
-    behind : float
+    behind, stages, apart
         See :class:`Stalls`.
     """
 
@@ -106,13 +117,17 @@ class Added:
     columns: Array
     before_s: Array
     most_s: Array
+    least_s: Array
     bursts_per_s: float
     behind: float
+    stages: float = 1.0
+    apart: bool = False
 
     def within(self, states: slice) -> Added:
         """Of some states."""
         return Added(self.step_s[states], np.ascontiguousarray(self.columns[:, states]),
-                     self.before_s[states], self.most_s[states], self.bursts_per_s, self.behind)
+                     self.before_s[states], self.most_s[states], self.least_s[states],
+                     self.bursts_per_s, self.behind, self.stages, self.apart)
 
     def mean(self, gaps: Gaps) -> Array:
         """Mean [s] over answers."""
@@ -124,6 +139,30 @@ class Added:
         return np.asarray(good_states(
             limit_s, tokens, 1, likely, self.columns, self.step_s, self.before_s, self.most_s,
             self.bursts_per_s, self.behind, gaps.rows))
+
+    def gaps(self, tokens: Array, gaps: float, first: float, heaviest: float = 0.0
+             ) -> tuple[slice, Array]:
+        """Single gaps between tokens, over the likely states: which those are, and what prompts
+        add to a step there (see :func:`planner.loops.gap_time`), shape (4, states).
+
+        The first gap of an answer holds the prompts of the time before it (see :class:`Stalls`);
+        any gap those that come in its own step and, where prompts run first, in their stops.
+
+        Parameters
+        ----------
+        tokens : ndarray, shape (N,)
+            Weighs the states.
+        gaps : float
+            Of an answer, mean.
+        first : float
+            Share of the gaps that are the first of an answer.
+        heaviest : float
+            Weight of the heaviest state where no limit lies below it.
+        """
+        begin, times = gap_times(tokens, heaviest, self.columns, self.step_s, self.before_s,
+                                 self.most_s, self.least_s, self.bursts_per_s, self.behind,
+                                 gaps, first, self.stages, self.apart)
+        return slice(begin, begin + times.shape[1]), times
 
 
 @dataclass(frozen=True, slots=True)

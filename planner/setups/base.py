@@ -282,33 +282,6 @@ def depth_slope_s(table: Table) -> float:
     return float((seconds[1] - seconds[0]) / (longest * deeper))
 
 
-def gap_percentiles(stall_s: Array, weights: Array, share: float, base: dict[str, float]
-                    ) -> dict[str, float]:
-    """Percentiles of the gap between two tokens when a share of the gaps holds a stall.
-
-    Parameters
-    ----------
-    stall_s, weights : ndarray, shape (k,)
-        What a stall adds [s], with weights.
-    share : float
-        Share of the gaps that hold one.
-    base : dict
-        The gap without stalls [s]; its mean already counts them.
-    """
-    share = min(max(share, 0.0), 1.0)
-    order = np.argsort(stall_s)
-    cumulated = np.cumsum(weights[order])
-    result = {"mean": base["mean"]}
-    for key in levels_of(base):
-        level = float(key[1:]) / 100.0
-        result[key] = base[key]
-        if share > 0.0 and level > 1.0 - share:
-            inside = (level - (1.0 - share)) / share
-            index = int(np.searchsorted(cumulated, inside - 1e-12))
-            result[key] += float(stall_s[order][min(index, len(order) - 1)])
-    return result
-
-
 def e2e_figures(ttft: dict[str, float], tpot: dict[str, float], workload: Workload
                 ) -> dict[str, float]:
     """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles (a bound).

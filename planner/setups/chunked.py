@@ -83,6 +83,7 @@ class Chunked(Continuous):
     """
 
     setup = "chunked"
+    apart = True
 
     def __init__(self, table: Table, token_budget: int, columns: Columns | None = None) -> None:
         super().__init__(table)
@@ -103,6 +104,12 @@ class Chunked(Continuous):
     def extra_per_token(self) -> Array:
         """What a prompt token adds to a step [s], shape (size,)."""
         return np.asarray((self.mixed - self.decode) / self.chunk)
+
+    @cached_property
+    def shortest(self) -> float:
+        """Of their tokens."""
+        prompt = self.workload.new_prompt
+        return float(prompt.tokens.min() / prompt.mean)
 
     @property
     def ceiling(self) -> float:
@@ -132,18 +139,14 @@ class Chunked(Continuous):
             self.columns.further_s, table.first_token_s - table.prefill_s, self.columns.powers,
             CHUNK_RESIDUAL, 1.0, 1.0, 0.0)
 
-    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
-        """Share of the steps that carry a chunk, and what it adds to them."""
+    def prompt_load(self, rate_per_s: float, running: float) -> float:
+        """Share of the room of the steps that prompts take."""
         at = np.arange(1.0, self.size + 1.0)
-        extra = float(np.interp(running, at, self.mixed - self.decode))
-        space = float(np.interp(running, at, self.space))
-        decode = float(np.interp(running, at, self.decode))
+        space, decode, per_token = (float(np.interp(running, at, column)) for column in (
+            self.space, self.decode, self.extra_per_token))
         tokens_per_s = rate_per_s * self.workload.new_prompt.mean
-        per_token = float(np.interp(running, at, self.extra_per_token))
         step = decode / max(1.0 - tokens_per_s * per_token, 1e-9)
-        chunk = min(space, self.workload.new_prompt.mean)
-        share = min(tokens_per_s * step / chunk, 1.0)
-        return share, np.array([extra]), np.array([1.0]), min(tokens_per_s * step / space, 1.0)
+        return min(tokens_per_s * step / space, 1.0)
 
     @property
     def taken_s(self) -> Array:

@@ -28,14 +28,20 @@ class Colocated(Continuous):
         self.service = Moments.of(table.prefill_s, table.prompt_weights)
         self.kept_s = float(self.service.first) * table.occupancy
 
-    def _load(self, rate_per_s: float) -> float:
-        """Share of time that prefills take."""
-        return rate_per_s * self.kept_s
-
     @property
     def stops(self) -> float:
         """Of pipelines and ranks a prompt stops its own share."""
         return self.table.occupancy
+
+    @cached_property
+    def shortest(self) -> float:
+        """Of their prefills."""
+        return float(self.table.prefill_s.min() / self.service.first)
+
+    @property
+    def stages(self) -> float:  # type: ignore[override]
+        """Those of the pipeline."""
+        return float(self.table.deployment.layout.pipeline)
 
     @cached_property
     def states(self) -> Array:
@@ -73,13 +79,9 @@ class Colocated(Continuous):
             np.zeros(len(table.prompt_tokens)), table.first_token_s, powers, RESIDUAL, kept,
             layout.pipeline - 1.0, 1.0 - kept if layout.pipeline > 1 else 0.0)
 
-    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
-        """Prefills per decode step: lambda D / (1 - lambda S)."""
-        table = self.table
-        load = self._load(rate_per_s)
-        step = float(np.interp(running, table.n, table.step_s))
-        share = rate_per_s * step / max(1.0 - load, 1e-9)
-        return share, table.prefill_s, table.prompt_weights, load
+    def prompt_load(self, rate_per_s: float, running: float) -> float:
+        """Share of the time that prefills take."""
+        return rate_per_s * self.kept_s
 
     @property
     def taken_s(self) -> Array:

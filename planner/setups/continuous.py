@@ -44,7 +44,6 @@ from planner.setups.base import (
     between_tokens,
     e2e_figures,
     figures,
-    gap_percentiles,
     highest_held,
 )
 from planner.stalls import Stalls
@@ -90,6 +89,14 @@ class Continuous(ABC):
         """Share of the prompts that stop a sequence."""
         return 1.0
 
+    stages, apart = 1.0, False
+    """See :class:`planner.stalls.Stalls`."""
+
+    @property
+    @abstractmethod
+    def shortest(self) -> float:
+        """What the shortest prompt takes over what prompts take, mean."""
+
     @cached_property
     @abstractmethod
     def states(self) -> Array:
@@ -112,8 +119,8 @@ class Continuous(ABC):
         """How prompts are prefilled."""
 
     @abstractmethod
-    def gap_stalls(self, rate_per_s: float, running: float) -> tuple[float, Array, Array, float]:
-        """Share of token gaps that a prefill lengthens, by how much [s], weights, prefill load."""
+    def prompt_load(self, rate_per_s: float, running: float) -> float:
+        """Share of the time, or of the room of the steps, that prompts take."""
 
     @abstractmethod
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
@@ -162,7 +169,8 @@ class Continuous(ABC):
         token, *_, mean, square, most = states[:, :size]
         output = self.workload.output
         stalls = Stalls(rate_per_s * self.stops, load, mean, square, wait, before, cv2,
-                        self.behind(cv2), most)
+                        self.behind(cv2), most, self.shortest * mean,
+                        self.stages, self.apart)
         influx = Influx.beside(cv2, load, stalls.swing, output.overlap,
                                self.table.deployment.layout.data)
         return Chain.of(rate_per_s, output.mean, tpot, influx, stalls.added(token), output.gaps)
@@ -213,26 +221,28 @@ class Continuous(ABC):
         """The largest cap of those at ``places`` that meets the slow targets as well."""
         if not self.slow:
             return Verdict(True, int(self.caps[places[-1]]))
-        chain = self.chain(rate_per_s, cv2)
+        chain, gap = self.chain(rate_per_s, cv2), self.workload.slo("itl")
         assert chain is not None
-        failed = ""
         places = places[(places < SLOW_FIRST) | (places % SLOW_STRIDE == 0)]
-        for place in places[self._may_end(chain, self.caps[places] - 1)][::-1]:
+        if gap and places.size:
+            within = chain.gaps_within(gap.limit_s)[self.caps[places] - 1]
+            places = places[within >= gap.level]
+        whole = self.workload.slo("e2e")
+        if whole is None or not places.size:
+            return Verdict(bool(places.size), int(self.caps[places].max(initial=0)),
+                           "" if places.size else "itl")
+        for place in places[self._may_end(whole, chain, self.caps[places] - 1)][::-1]:
             cap = int(self.caps[place])
-            failed = next((t.metric for t in self.slow
-                           if self._late(t, chain, rate_per_s, cv2, cap)), "")
-            if not failed:
+            if not self._late(whole, chain, rate_per_s, cv2, cap):
                 return Verdict(True, cap)
-        return Verdict(False, 0, failed or self.slow[0].metric)
+        return Verdict(False, 0, "e2e")
 
-    def _may_end(self, chain: Chain, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _may_end(self, target: Slo, chain: Chain, index: NDArray[np.int64]
+                 ) -> NDArray[np.bool_]:
         """Whether whole requests may be in time under the caps ``index + 1``.
 
         False where their tokens alone, after the shortest prefill, take longer.
         """
-        target = self.workload.slo("e2e")
-        if not target or not index.size:
-            return np.ones(len(index), dtype=bool)
         q = target.percentile / 100.0
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         if not tokens:
@@ -243,10 +253,7 @@ class Continuous(ABC):
         return within[index] >= target.level
 
     def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
-        """Whether a cap misses an end-to-end or gap target."""
-        if target.metric == "itl":
-            return self._gaps(chain, rate_per_s, cap, (target.percentile,))[
-                f"p{target.percentile:g}"] > target.limit_s
+        """Whether a cap misses a target on whole requests."""
         q, at = target.percentile / 100.0, cap - 1
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         times = chain.times_of(Gaps.of_length(tokens + 1.0))
@@ -257,15 +264,6 @@ class Continuous(ABC):
             times.most_s, chain.written()[:cap], float(chain.tail()[at]), float(wait.busy[0]),
             float(wait.mean_s[0]), float(wait.second_s2[0]), float(places[at]),
             float(given_s[at]), latency[0], self.table.prompt_weights, CLOSE)
-
-    def _gaps(self, chain: Chain, rate_per_s: float, cap: int, levels: tuple[float, ...]
-              ) -> dict[str, float]:
-        """Gap between two tokens [s]: that of a step, or longer when a prefill falls into it."""
-        column = self.gap(chain.tpot_s)[:cap]
-        base = figures(chain.mean_tpot(cap), levels,
-                       [chain.token_percentile(column, cap, p / 100.0) for p in levels])
-        share, stall, weights, _ = self.gap_stalls(rate_per_s, chain.mean_running(cap))
-        return gap_percentiles(stall, weights, share, base)
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""
@@ -316,12 +314,12 @@ class Continuous(ABC):
         ttft = figures(mean, levels, sum_percentiles(wait, latency[0], weights, levels))
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
-        itl = self._gaps(chain, rate_per_s, cap, levels)
-        load = self.gap_stalls(rate_per_s, running)[3]
-        itl["mean"] = max(itl["mean"], tpot["mean"])
+        gap_mean_s, gap_values = chain.gap_figures(cap, levels)
+        itl = figures(gap_mean_s, levels, gap_values)
         e2e = e2e_figures(ttft, self._whole(chain, cap, levels), self.workload)
         return Latencies(ttft, between_tokens(tpot, self.workload),
-                         between_tokens(itl, self.workload), e2e, running, load,
+                         between_tokens(itl, self.workload), e2e, running,
+                         self.prompt_load(rate_per_s, running),
                          {"admission_wait_share": places})
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
@@ -329,11 +327,6 @@ class Continuous(ABC):
         output = self.workload.output
         values = chain.tpot_percentiles(cap, levels, output.gaps_at(levels))
         return figures(chain.mean_tpot(cap, output.mean_gaps), levels, values)
-
-    def gap(self, tpot_s: Array) -> Array:
-        """Gap between two tokens when no prefill falls into it [s] over ``n``."""
-        return self.table.decode_s[: len(tpot_s)]
-
 
 def limit_of(target: Slo | None) -> tuple[float, float]:
     """Limit [s] and level of a target; infinite where there is none."""

@@ -82,6 +82,14 @@ SAFE = [Case("full batches of equal answers", setup, (1500, 4000), (200, 200), 0
              ttft_ms=60_000, tpot_ms=1000) for setup in ("colocated", "chunked")]
 """Near saturation: the plan may err high, as equal answers leave more evenly than its queue."""
 
+GAPS = [*(c for c in CASES if c.setup != "decode"), *(
+    Case(name, setup, prompt, output, 0.6, budget=4096, ttft_ms=3000, tpot_ms=200)
+    for setup in ("colocated", "chunked") for name, prompt, output in (
+        ("two tokens", (2000, 2000), (2, 2)), ("short answers", (1000, 3000), (8, 20)),
+        ("long prompts", (6000, 12_000), (40, 40))))]
+"""For single gaps between tokens: with answers that their first gap matters to."""
+GAP_LEVELS = ("mean", "p50", "p90", "p99")
+
 
 def lengths(shape: tuple[float, float]) -> Lengths:
     mean, p95 = shape
@@ -112,6 +120,22 @@ def capacity(source: Colocated | Chunked | DecodePool) -> float:
 @cache
 def errors(case: Case) -> dict[str, float]:
     """Relative error of each predicted figure; positive = predicted more than simulated."""
+    promised, seen = served(case)
+    return {name: promised[name] / value - 1.0 for name, value in observed(case, seen).items()}
+
+
+@cache
+def gap_errors(case: Case) -> dict[str, float]:
+    """The same of the gaps between tokens."""
+    promised, seen = served(case)
+    return {level: promised[f"itl_{level}"] / found - 1.0
+            for level, found in seen.figure_s("itl").items()
+            if level in GAP_LEVELS and found is not None}
+
+
+@cache
+def served(case: Case) -> tuple[dict[str, float], SimulationResult]:
+    """What is predicted of a case, and its simulation."""
     d = deployment(case.model, case.gpu, weights="bf16", tensor=case.tensor,
                    pipeline=case.pipeline, plain=False)
     table = build_table(d, workload(case), Limits(max_sequences=case.cap))
@@ -119,9 +143,7 @@ def errors(case: Case) -> dict[str, float]:
     rate = case.load * capacity(source)
     cap = source.check(rate, 1.0).cap
     asked = synthetic(replace(table.workload, requests_per_s=rate), REQUESTS, seed=7)
-    seen = observed(case, simulate(fleet(case, table, cap), asked))
-    promised = predicted(case, source, rate, cap)
-    return {name: promised[name] / value - 1.0 for name, value in seen.items()}
+    return predicted(case, source, rate, cap), simulate(fleet(case, table, cap), asked)
 
 
 def fleet(case: Case, table: Table, cap: int) -> SimulatedFleet:
@@ -153,7 +175,8 @@ def predicted(case: Case, source: Colocated | Chunked | DecodePool, rate: float,
     figures = source.latencies(rate, 1.0, cap)
     assert figures is not None
     return {"tpot_mean": figures.tpot_s["mean"], "tpot_p90": figures.tpot_s["p90"],
-            "ttft_mean": figures.ttft_s["mean"], "ttft_p90": figures.ttft_s["p90"]}
+            "ttft_mean": figures.ttft_s["mean"], "ttft_p90": figures.ttft_s["p90"],
+            **{f"itl_{level}": figures.itl_s[level] for level in GAP_LEVELS}}
 
 
 def case_id(case: Case) -> str:
@@ -181,10 +204,26 @@ def test_no_figure_is_far_too_high(figure):
     assert not high
 
 
+@pytest.mark.parametrize("case", GAPS, ids=case_id)
+def test_no_gap_between_tokens_is_far_too_short(case):
+    """At p90 and p99 a jump from steps to stops is near: a share is hit, or hardly missed."""
+    low = {name: round(error, 3) for name, error in gap_errors(case).items() if error < -0.25}
+    assert not low
+
+
+@pytest.mark.parametrize(("level", "most"), [
+    ("mean", 0.08), ("p50", 0.03), ("p90", 0.12), ("p99", 0.25)])
+def test_median_error_of_gaps(level, most):
+    assert median(abs(gap_errors(case)[level]) for case in GAPS) <= most
+
+
 def main() -> None:
     for case in [*CASES, *SAFE]:
         print(f"{case_id(case):32s}", "  ".join(
             f"{name} {error:+6.1%}" for name, error in errors(case).items()))
+    for case in GAPS:
+        print(f"{case_id(case):32s}", "  ".join(
+            f"itl_{name} {error:+6.1%}" for name, error in gap_errors(case).items()))
     for name in ("tpot_mean", "tpot_p90", "ttft_mean", "ttft_p90"):
         found = [errors(c)[name] for c in CASES if name in errors(c)]
         print(f"{name}: median {median(map(abs, found)):.1%}, worst {max(found, key=abs):+.1%}, "

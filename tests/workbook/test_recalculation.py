@@ -39,6 +39,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WHOLE = os.environ.get("WORKBOOK_MATRIX") == "1"
 OTHERS: dict[str, dict[str, Any]] = {
     "gaps": {"setups": ["colocated"], "slo": {"ttft_ms": 1000, "itl_ms": 80, "percentile": 90}},
+    "gaps of short answers": {"setups": ["chunked"],
+                              "workload": {**REQUEST["workload"], "requests_per_second": 90,
+                                           "output_tokens": {"mean": 12, "p95": 30},
+                                           "arrival_cv": 1.5},
+                              "slo": {"ttft_ms": 1000, "itl_ms": 60, "percentile": 95}},
     "whole, two pools": {"setups": ["disaggregated"],
                          "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
                          # Not 24/s, where the 90th percentile falls within 1e-4 on a whole
@@ -316,6 +321,10 @@ def test_a_changed_input_moves_every_result_as_a_new_plan_would(
         del wanted["usd_per_million_tokens"]  # counted at the day's mean, not at the peak
     for metric in ("ttft", "tpot"):
         wanted[f"{metric}_ms"] = latency(best, request["slo"], metric)
+    if "itl_ms" in request["slo"]:
+        gap = next(n for n in book.defined_names if n.startswith("itl_s_"))
+        assert math.isclose(1000.0 * named(book, gap), latency(best, request["slo"], "itl"),
+                            rel_tol=0.005)
     for quantity, value in wanted.items():
         found = named(book, f"out_{quantity}")
         if quantity in COUNTS:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.workbook.fast import letters
 from planner.workbook.live.expr import X, x
-from planner.workbook.live.laws import Beside, Law, Pace, Single, Write
+from planner.workbook.live.laws import Beside, Law, Pace
 from planner.workbook.live.prefill_wait import Wait
 from planner.workbook.live.tables import Tables
 from planner.workload import SLACK
@@ -121,10 +120,3 @@ class Rows:
             self.known[label] = self.top + len(self.known)
             self.board.page.write(self.known[label], self.far, label, "short")
         return self.known[label]
-
-
-def single(put: Callable[[str, X], X], suffix: str) -> Write:
-    """Writes single cells, their labels with an ending."""
-    def write(label: str, e: X) -> Single:
-        return Single(put(label + suffix, e))
-    return write

@@ -1,7 +1,7 @@
-"""Which batch limits keep a target on the gap between two tokens, of one pool.
+"""Single gaps between tokens as formulas, of one pool (``loops.gap_time``).
 
-A gap is a step, or a step and the stall of a prefill (``continuous._gaps``). A larger limit has
-longer steps, and more gaps that hold a prefill.
+A gap is a step, and what prompts add to it: those that come in it, and in the first gap of an
+answer those that came before it too.
 """
 
 from __future__ import annotations
@@ -9,25 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from planner.loops import MOST_LEAST
 from planner.workbook.live.board import Column
-from planner.workbook.live.expr import (
-    X,
-    exp,
-    least,
-    most,
-    pick,
-    place_below,
-    when,
-    whole,
-)
-from planner.workbook.live.search_rows import by_row
+from planner.workbook.live.expr import X, exp, least, most, square
+from planner.workbook.live.laws import Cells, Law, Pace, Write, share_within, single_cells
+from planner.workload import REFERENCE_TOKENS, SLACK
 
 if TYPE_CHECKING:
+    from planner.workbook.live.halving import Reached
     from planner.workbook.live.search import Asked, Chain
 
-BARELY = 1e-9
+BARELY = SLACK
 """Share by which the level of a gap may be missed."""
 
 
@@ -52,101 +44,89 @@ class Open:
 
 
 def gaps_in_time(chain: Chain, trial: Asked, found: Open, limit: X, level: X) -> Column:
-    """For each limit, 1 where the gap of a level is short enough, else 0."""
-    write, t, caps = trial.limits, chain.tables, chain.tables.cap.each
-    assert write is not None
-    assert trial.write is not None
-    left = write("Left for a step", _left(chain, trial, _stalled(chain, trial, found), limit,
-                                          level)).each
-    output = chain.weights(trial) * t.n.all / chain.tpot(trial)
-    so_far, _ = chain.summed(trial.write.bare(), X(
-        by_row(output.text, chain), np.nan_to_num(output.value), output.binds))
-    size = write("Batch size with that step", least(_size_of(chain, left), caps)).each
-    written = write("Output up to it", _up_to(chain, so_far, size)).each
-    whole_ = write("Output of all", pick(so_far, chain.place.each) + found.waiting).each
-    written = written + (t.cap_step.each <= left) * found.waiting
-    made = write("Gaps in time", when(
-        found.test, 1.0 * (written >= (level - BARELY) * whole_), 0.0))
-    assert isinstance(made, Column)
-    return made
+    """For each limit, output of gaps that are short enough less what must be.
 
-
-def _left(chain: Chain, trial: Asked, share: X, limit: X, level: X) -> X:
-    """Time [s] that a stall leaves to a step; all of it where few enough gaps hold one."""
-    t = chain.tables
-    if chain.kind == "chunked":
-        _, stall = chain.stall(chain.put(trial), trial, level)
-    else:
-        inside = (level - (1.0 - share)) / most(share, 1e-12) - 1e-12
-        below = place_below(most(inside, t.prompt.reached.row(0)), t.prompt.reached.all)
-        rows = float(len(t.prompt.reached.value))
-        stall = pick(t.prefill.all, when(
-            inside <= t.prompt.reached.row(0), 1.0, least(below + 1.0, rows)))
-    return limit - when(level > 1.0 - share, stall, 0.0)
-
-
-def _size_of(chain: Chain, seconds: X) -> X:
-    """Largest batch size with a step of at most a time, on a straight line between rows; 0 where
-    not even one sequence has it."""
-    t, rows = chain.tables, float(len(chain.tables.n.value))
-    first = t.seconds.row(0)
-    place = place_below(most(seconds, first), t.seconds.all)
-    after = least(place + 1.0, rows)
-    low, step = pick(t.n.all, place), pick(t.seconds.all, place)
-    part = (seconds - step) / most(pick(t.seconds.all, after) - step, 1e-15)
-    size = whole(low + least(part, 1.0) * (pick(t.n.all, after) - low) + 1e-9)
-    return when(seconds < first, 0.0, when(place < rows, size, float(t.top)))
-
-
-def _up_to(chain: Chain, so_far: X, size: X) -> X:
-    """A running sum over the rows of batch sizes up to a size."""
-    t, rows = chain.tables, float(len(chain.tables.n.value))
-    place = place_below(most(size, 1.0), t.end.all)
-    after = least(place + 1.0, rows)
-    low = pick(so_far, place)
-    more = (size - pick(t.end.all, place)) / pick(t.width.all, after) * (pick(so_far, after) - low)
-    return when(size >= 1.0, low + more, 0.0)
-
-
-def _stalled(chain: Chain, trial: Asked, found: Open) -> X:
-    """Share of the gaps that hold a prefill, for each limit (``gap_stalls``)."""
-    write, c, t = trial.limits, trial.cells, chain.tables
-    assert write is not None
-    running = _running(chain, trial, found)
-    place = write("Row below the running", place_below(running, t.n.all)).each
-    rows = float(len(t.n.value))
-    low, high = pick(t.n.all, place), pick(t.n.all, least(place + 1.0, rows))
-    part = write("Part of the way", least(most(
-        (running - low) / most(high - low, 1e-9), 0.0), 1.0)).each
-
-    def at(column: Column) -> X:
-        first = pick(column.all, place)
-        return first + part * (pick(column.all, least(place + 1.0, rows)) - first)
-
-    step = write("Step then", at(t.seconds)).each
-    if chain.kind == "colocated":
-        share = trial.rate * step / most(1.0 - c["load"], 1e-9)
-    else:
-        assert t.budget is not None
-        per = write("Extra a prompt token then", at(t.extra["per_token"])).each
-        chunk = least(most(float(t.budget) - running, 1.0), t.moments["new"])
-        share = c["demand"] * step / most(1.0 - c["demand"] * per, 1e-9) / chunk
-    return write("Share of gaps with a prefill", least(share, 1.0)).each
-
-
-def _running(chain: Chain, trial: Asked, found: Open) -> X:
-    """Mean of the running sequences under each limit, at least 1."""
-    write, limits, t = trial.write, trial.limits, chain.tables
+    At least as many gaps count as the first of an answer as of the reference answers
+    (``queueing.Chain.gaps_within``).
+    """
+    t, text = chain.tables, ", gaps"
+    write, limits, pace, last = trial.write, trial.limits, trial.pace, trial.limits_pace
     assert write is not None
     assert limits is not None
-    weights = chain.weights(trial)
-    column = write("Weight", X(by_row(weights.text, chain), weights.value, weights.binds))
-    below = f"({t.end.all.text}<={t.cap.each.text})*{column.all.text}"
-    values = np.nan_to_num(column.all.value)
-    number = X(f"SUMPRODUCT({below})", values @ chain.below.T)
-    sequences = X(f"SUMPRODUCT({below}*{t.n.all.text})", (values * t.n.value) @ chain.below.T)
-    tail = limits("Weight of those that wait", when(
-        found.test, chain.limit_weight(trial) * found.past / (1.0 - found.past), 0.0)).each
-    mean = (sequences + tail * t.cap.each) / most(
-        exp(0.0 - trial.cells["top"]) + number + tail, 1e-300)
-    return limits("Running sequences", least(most(mean, 1.0), float(t.top))).each
+    assert pace is not None
+    assert last is not None
+    first = 1.0 / least(_gaps_of(chain), REFERENCE_TOKENS - 1.0)
+    first = chain.put(trial)("Share of gaps that are the first, as sized", first)
+    law = _law(chain, trial, write, pace, t.extra.get("most"), first)
+    last_law = _law(chain, trial, limits, last, t.extra.get("cap_most"), first)
+    good = share_within(limit, pace.step, law, t.variance.each, "each")
+    good_last = share_within(limit, last.step, last_law, None, "each")
+    return chain.in_time(trial, found.test, found.waiting, good, good_last, level - BARELY, text)
+
+
+def gaps_reached(chain: Chain, one: Asked) -> tuple[Reached, X]:
+    """Share of the gaps up to a time under the limit of the rate, and a time [s] that hardly any
+    exceeds."""
+    assert one.write is not None
+    assert one.pace is not None
+    assert one.last is not None
+    put, t = chain.put(one), chain.tables
+    first = put("Share of gaps that are the first", 1.0 / _gaps_of(chain))
+    law = _law(chain, one, one.write, one.pace, t.extra.get("most"), first)
+    write, bound = single_cells(put, " at the limit"), one.last.most
+    last = _law(chain, one, write, one.last, None if bound is None else write(
+        "Added to a gap, most [s]", bound), first)
+    return chain.reached(one, law, last), chain.hardly_exceeded(one, last)
+
+
+def _gaps_of(chain: Chain) -> X:
+    """Gaps of an answer, mean."""
+    return chain.tables.moments["gaps_own"]
+
+
+def _shortest(chain: Chain) -> X:
+    """What the shortest prompt takes over what prompts take, mean."""
+    t = chain.tables
+    if chain.kind == "chunked":
+        return t.new.row(0) / t.moments["new"]
+    return t.prefill.row(0) / t.moments["s1"]
+
+
+def _law(chain: Chain, one: Asked, write: Write, pace: Pace, bound: Cells | None, first: X) -> Law:
+    """Write the law of gaps of which a share ``first`` are the first of an answer."""
+    rate, after = one.cells["stop"], one.cells["after"]
+    chunked, stages = chain.kind == "chunked", float(chain.tables.step.deployment.layout.pipeline)
+    step, before, cost, cv2 = pace.step, pace.before, pace.cost, most(one.cv2, 1.0)
+    once = write("Added to the first gap [s]", (rate * before + after) * cost).each
+    gap = write("Added to any gap [s]", rate * cost * step).each
+    bursts = rate / (1.0 + one.cells["ahead"])
+    bursts, stages = (bursts, 1.0) if chunked else (bursts * stages, stages)
+    long = step + gap if chunked else step
+    added, met = gap + first * once, _met(first, bursts, long, before, after)
+    if pace.most is not None:
+        ever = write("Ever meets a prompt", 1.0 - exp(
+            0.0 - bursts * (before + step * _gaps_of(chain))) / (1.0 + after)).each
+        added = write("Added to a gap [s]", least(added, pace.most * ever)).each
+        met = least(most(met, added / pace.most), ever)
+    none = write("Gap meets no prompt", 1.0 - most(met, 1e-12))
+    mean = write("Added to a gap that does [s]", most(added / (1.0 - none.each), 1e-15))
+    least_s = _shortest(chain) * pace.mean / stages
+    least_s = least_s if pace.most is None else least(least_s, pace.most)
+    lowest = write("Least of it [s]", least(least_s, MOST_LEAST * mean.each))
+    beyond = write("Beyond it [s]", mean.each - lowest.each)
+    cycles = rate * (pace.own + cv2 * square(pace.mean)) / pace.left ** 3
+    swing = square(rate * pace.wait * cost) + after * (
+        pace.own / square(pace.left) + (1.0 + after) * square(cost))
+    thin = square(step / long) if chunked else 1.0
+    squares = cycles * step * thin / stages + square(gap) + first * (
+        (square(once) + cycles * before + swing) * thin + 2.0 * once * gap)
+    squares = squares if pace.most is None else least(squares, pace.most * added)
+    variance = write("Its variance [s²]", most(
+        squares / (1.0 - none.each) - square(mean.each), 1e-3 * square(mean.each)))
+    return Law(none, beyond, variance, bound, lowest)
+
+
+def _met(first: X, bursts: X, long: X, before: X, after: X) -> X:
+    """Share of the gaps that meet a prompt: of those after the first, and of the first."""
+    return (1.0 - first) * (1.0 - exp(0.0 - bursts * long)) + first * (
+        1.0 - exp(0.0 - bursts * (before + long)) / (1.0 + after))

@@ -46,15 +46,19 @@ class States:
     most_s: Any = np.inf
 
     @classmethod
-    def of_law(cls, weights: X, start: X, variance: X | None, law: Law | None) -> States:
+    def of_law(cls, weights: X, start: X, variance: X | None, law: Law | None) -> list[States]:
         """Of the states of a table, or of one, with what prompts add to a step."""
         spread = TINY_S2 + (0.0 if variance is None else rows_of(variance.value))
         if law is None:
-            return cls(weights.value, start.value, spread)
+            return [cls(weights.value, start.value, spread)]
         none, mean, swing = (rows_of(c.all.value) for c in (law.none, law.mean, law.swing))
         most = np.inf if law.most is None else law.most.all.value
-        return cls(weights.value, start.value, spread, none, mean * mean / swing, swing / mean,
-                   most)
+        gamma = mean * mean / swing, swing / mean
+        if law.least is None:
+            return [cls(weights.value, start.value, spread, none, *gamma, most)]
+        some, least = rows_of(weights.value), rows_of(law.least.all.value)
+        return [cls(some * none, start.value, spread), cls(
+            some * (1.0 - none), start.value + least, 0.0, 0.0, *gamma, most - least)]
 
     def beside(self, cases: int) -> list[Any]:
         """Each of the seven over as many cases, shape (cases, N)."""

@@ -40,6 +40,13 @@ Write = Callable[[str, X], Cells]
 """Writes a formula under a label."""
 
 
+def single_cells(put: Callable[[str, X], X], suffix: str) -> Write:
+    """Writes single cells, their labels with an ending."""
+    def write(label: str, e: X) -> Single:
+        return Single(put(label + suffix, e))
+    return write
+
+
 @dataclass(slots=True, eq=False)
 class Beside:
     """Writes columns beside a table, each ``Board.side`` columns further to the right.
@@ -120,12 +127,15 @@ class Law:
         Share that meets no prompt; mean [s] and variance [s²] of what the others meet.
     most : Column, Single or None
         [s] most that prompts add, where a budget bounds each step.
+    least : Column, Single or None
+        [s] least that they add to those that meet one; ``mean`` is what comes beyond.
     """
 
     none: Cells
     mean: Cells
     swing: Cells
     most: Cells | None = None
+    least: Cells | None = None
 
 
 def law_of(write: Write, cells: dict[str, X], cv2: X, pace: Pace, bound: Cells | None,
@@ -182,6 +192,8 @@ def share_within(limit: X, step: X, law: Law, variance: X | None, form: str) -> 
     none, mean, swing = parts
     spread = x(TINY_S2) if variance is None else variance + TINY_S2
     over = limit - step
+    if law.least is not None:
+        over = over - getattr(law.least, form)
     if form == "each":
         over = least(most(over, 0.0), FAR_OUT * (mean + swing / mean))
     else:

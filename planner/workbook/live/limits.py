@@ -33,16 +33,17 @@ def settled(chain: Chain, one: Asked, found: Open) -> X:
     limit = put("First limit, for tokens alone", highest(caps.all * found.allowed))
     trial = replace(one, cells={**one.cells, "limit": limit}, over_sizes=dict(one.over_sizes),
                     suffix=", first limit", aside=chain.tables.board.side)
-    chain.at_limit(trial)
-    chain.first_token(trial)
     allowed = found.allowed
     if targets.e2e is not None and targets.e2e_level is not None:
+        chain.at_limit(trial)
+        chain.first_token(trial)
         _whole_columns(chain, one, targets.e2e_level)
         late = _first_token(chain, trial, targets.e2e, targets.e2e_level)
         left = _left(chain, trial, targets.e2e, targets.e2e_level, late)
         allowed = allowed * (_whole_in_time(chain, trial, found, left).all >= 0.0)
     if targets.itl is not None and targets.itl_level is not None:
-        allowed = allowed * gaps_in_time(chain, trial, found, targets.itl, targets.itl_level).all
+        gaps = gaps_in_time(chain, trial, found, targets.itl, targets.itl_level)
+        allowed = allowed * (gaps.all >= 0.0)
     return highest(caps.all * allowed)
 
 

@@ -12,6 +12,7 @@ from planner.workbook.live.asked import Asked
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, x
 from planner.workbook.live.first_token import FirstToken
+from planner.workbook.live.gaps import gaps_reached
 from planner.workbook.live.halving import TRIED, Reached
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.search import Chain
@@ -169,11 +170,11 @@ class Across:
 
 def _gap(board: Board, chain: Chain, one: Asked, wide: X, reached: Reached, level: X
          ) -> X:
-    """The gap between tokens [s]: a decode pool's is its time per token."""
-    if chain.kind != "decode":
-        return board.line("Gap between tokens at its level", chain.gap(one, level), "s", "", "six",
-                          name=f"itl_s_{chain.tables.tag}")
+    """The gap between tokens [s]: a decode pool's is its time per token (``reached``)."""
     start = board.row
+    if chain.kind != "decode":
+        reached, far = gaps_reached(chain, one)
+        wide = board.line("Range of gaps", 1.01 * far, "s", "", "six")
     found = _tries(Across(board), "the gap between tokens [s]", wide, reached, X(
         level.text, np.array([[float(level.value)]])))
     board.unprinted.append((start, board.row - 1))

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from planner.workbook.live.asked import Asked, Scalars, single
+from planner.workbook.live.asked import Asked, Scalars
 from planner.workbook.live.expr import X, absolute, highest, least, ln, most, square, x
-from planner.workbook.live.laws import Beside, Law, Pace, Single, Write, law_of, share_within
+from planner.workbook.live.laws import (
+    Beside,
+    Law,
+    Pace,
+    Single,
+    Write,
+    law_of,
+    share_within,
+    single_cells,
+)
 from planner.workbook.live.running import Running
 from planner.workload import REFERENCE_TOKENS
 
@@ -107,5 +116,5 @@ class TokenLaws(Running):
         """A law of those that wait at the limit of the column."""
         assert one.last is not None
         bound = None if one.last.most is None else Single(one.last.most)
-        return law_of(single(put, " at the limit"), one.cells, one.cv2, one.last, bound, gaps,
+        return law_of(single_cells(put, " at the limit"), one.cells, one.cv2, one.last, bound, gaps,
                       label)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from planner.workbook.fast import letters
-from planner.workbook.live.asked import Asked, Scalars, single
+from planner.workbook.live.asked import Asked, Scalars
 from planner.workbook.live.expr import X, most, normal, pick, place_below, sqrt, total, x
 from planner.workbook.live.halving import TRIED, Reached, States
-from planner.workbook.live.laws import FAR_OUT, TINY_S2, Law, share_within
+from planner.workbook.live.laws import FAR_OUT, TINY_S2, Law, share_within, single_cells
 from planner.workbook.live.running import LEAST_WEIGHT
 from planner.workbook.live.targets import SHORT_HALVINGS
 from planner.workbook.live.token_laws import TokenLaws
@@ -49,8 +49,8 @@ class TokenShares(TokenLaws):
 
         laws = (None, None) if self.kind == "decode" else (law or one.law, last or one.last_law)
         return Reached(share, [
-            States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
-            States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
+            *States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
+            *States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
 
     def good(self, one: Asked, time: X, law: Law | None = None) -> X:
         """Share within ``time`` of each row of batch sizes, as ranges."""
@@ -87,7 +87,7 @@ class TokenShares(TokenLaws):
                                ("most", "Added to a token, most [s]")):
                 c[f"last_{name}"] = put(f"{text} at the limit", pick(
                     t.extra[f"cap_{name}"].all, place))
-        one.last = self._pace(one, single(put, " at the limit"), "last")
+        one.last = self._pace(one, single_cells(put, " at the limit"), "last")
 
     def own_tokens(self, one: Asked) -> None:
         """Of the answers at a rate whose limit was given: the law at the limit, the mean TPOT over
@@ -99,9 +99,15 @@ class TokenShares(TokenLaws):
         assert law is not None
         one.last_law = at
         c["mean_tpot"] = put("TPOT, mean [s]", self._mean(one, law, at, inside))
-        mean, swing = at.mean.each, at.swing.each
-        c["reach"] = put("TPOT that hardly any request exceeds [s]", c["last_step"] + mean
-                         + FAR_OUT / 2.0 * (swing / mean + sqrt(swing)))
+        c["reach"] = put("TPOT that hardly any request exceeds [s]",
+                         self.hardly_exceeded(one, at))
+
+    def hardly_exceeded(self, one: Asked, last: Law) -> X:
+        """A time [s] beyond which a law has hardly anything, at the limit."""
+        mean, swing = last.mean.each, last.swing.each
+        start = one.cells["last_step"] if last.least is None else (
+            one.cells["last_step"] + last.least.each)
+        return start + mean + FAR_OUT / 2.0 * (swing / mean + sqrt(swing))
 
     def _mean(self, one: Asked, law: Law, last: Law, inside: X) -> X:
         """Mean TPOT [s] of a law over the states, and at the limit."""

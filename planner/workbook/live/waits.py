@@ -28,7 +28,7 @@ class FirstWaits(Running):
     def first_token(self, one: Asked) -> None:
         """Wait and latency of a first token at the limit of the column."""
         t, c, put = self.tables, one.cells, self.put(one)
-        step = c["step"] = self.at_running(put, one, t.seconds, "Step then [s]")
+        step = self.at_running(put, one, t.seconds, "Step then [s]")
         if self.kind == "colocated":
             layout = t.step.deployment.layout
             wait, c["rho"] = rank_wait(put, layout, one.rate, t.moments["service1"],
@@ -47,8 +47,8 @@ class FirstWaits(Running):
         """A prompt in chunks beside the running sequences (``Chunked.prefill``)."""
         t, c = self.tables, one.cells
         assert t.budget is not None
-        mixed = c["mixed"] = self.at_running(put, one, t.extra["mixed"],
-                                             "Step with a chunk then [s]")
+        mixed = self.at_running(put, one, t.extra["mixed"],
+                                "Step with a chunk then [s]")
         running = least(most(c["running"], 1.0), float(t.top))
         space = put("Room then [tokens]", most(float(t.budget) - running, 1.0))
         chunk = least(space, t.chunk(running))
