@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from scipy.special import gammainc
+from typing import NamedTuple
 
 from planner.compiled import Array
-from planner.loops import influx_peaks
+from planner.loops.chain import influx_peaks
+from planner.loops.gamma import gamma_share
 
 
 def split_arrival_cv2(arrival_cv: float, replicas: int) -> float:
@@ -27,8 +26,7 @@ def peakedness(arrival_cv2: float) -> float:
     return max(1.0, 1.0 + (arrival_cv2 - 1.0) / 2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Influx:
+class Influx(NamedTuple):
     """How requests come to decode on a replica where prompts are prefilled beside.
 
     Prompts stop the decodes, so that in the time left to these requests come at
@@ -103,7 +101,7 @@ def burst_within(arrival_cv: float, rate_per_s: float, seconds: float) -> float:
     ahead = burst_ahead(arrival_cv**2)
     if ahead <= 0.0:
         return 1.0
-    short = float(gammainc(arrival_cv**-2, rate_per_s * seconds / arrival_cv**2))
+    short = float(gamma_share(arrival_cv**-2, rate_per_s * seconds / arrival_cv**2))
     return min(1.0, short / (1.0 - short) / ahead) if short < 1.0 else 1.0
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,3 +30,42 @@ def entry(loop: Callable[..., Any]) -> Any:
         return njit(cache=True, **_OPTIONS)(loop)
     except RuntimeError:
         return njit(**_OPTIONS)(loop)
+
+
+def digest_of(sources: Iterable[Path]) -> str:
+    """A digest of source files, whatever their order: 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for path in sorted(sources):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def entries_of(package: Path) -> Callable[[Callable[..., Any]], Any]:
+    """:func:`entry` for the modules of a package that call one another.
+
+    What is stored is keyed by the file of the function that Python calls alone, and a change of a
+    function that it calls in another file would pass unseen. So the digest of all sources of the
+    package goes into its name, and what was stored for others is deleted.
+    """
+    digest = digest_of([*package.glob("*.py"), Path(__file__)])
+    seen: set[str] = set()
+
+    def named(loop: Callable[..., Any]) -> Any:
+        loop.__qualname__ = f"{loop.__qualname__}_{digest}"
+        made = entry(loop)
+        folder = made.stats.cache_path
+        if folder is not None and folder not in seen:
+            seen.add(folder)
+            _forget(Path(folder), digest)
+        return made
+
+    return named
+
+
+def _forget(folder: Path, digest: str) -> None:
+    """Delete what a folder keeps for other sources."""
+    for path in folder.glob("*.nb[ic]"):
+        kept = re.search(r"_([0-9a-f]{16})-", path.name)
+        if kept and kept[1] != digest:
+            with suppress(OSError):  # not ours to delete, or another process was faster
+                path.unlink()

@@ -137,10 +137,9 @@ def price_document(choice: PriceChoice) -> dict[str, Any]:
 
 def headroom(seen: Latencies, request: PlanRequest) -> dict[str, float]:
     """Share of each target that is left at its percentile: 0 = at the limit."""
-    figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
     left = {}
     for slo in request.workload.targets:
-        value = figures[slo.metric].get(f"p{slo.percentile:g}")
+        value = seen.of(slo.metric).get(f"p{slo.percentile:g}")
         if value is not None and math.isfinite(value):
             left[slo.metric] = 1.0 - value / slo.limit_s
     return left
@@ -157,12 +156,11 @@ def missed_targets(seen: Latencies, request: PlanRequest) -> list[str]:
 
 def warnings(seen: Latencies, request: PlanRequest) -> list[str]:
     """What an option does not keep: a sentence each, and why where that is known."""
-    figures = {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "itl": seen.itl_s, "e2e": seen.e2e_s}
     missed, found = missed_targets(seen, request), []
     for slo in request.workload.targets:
         if slo.metric not in missed:
             continue
-        value = figures[slo.metric][f"p{slo.percentile:g}"]
+        value = seen.of(slo.metric)[f"p{slo.percentile:g}"]
         words = (f"{slo.metric.upper()} p{slo.percentile:g} is {s_to_ms(value):.1f} ms, above its "
                  f"target of {s_to_ms(slo.limit_s):g} ms.")
         if (slo.metric == "tpot" and request.workload.output.mean < REFERENCE_TOKENS

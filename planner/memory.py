@@ -9,7 +9,7 @@ see ``docs/formulas.md`` section 3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.kv_cache import heads_per_rank, one_sequence_bytes
 from planner.llm import Llm, Role
@@ -25,8 +25,7 @@ MXFP4_TILE = 256
 """Width that MXFP4 expert kernels pad to (vLLM ``mxfp4.py``, ``round_up(..., 256)``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBudget:
+class MemoryBudget(NamedTuple):
     """Every line of one GPU's memory [B], and what the pool holds.
 
     Attributes

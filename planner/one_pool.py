@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from planner.candidates import Candidate
 from planner.misses import miss_of
@@ -117,18 +118,19 @@ class _Best:
         return (variant.fewest_gpus, usd, False, variant.least_s) >= (
             self.gpus, self.usd_per_hour, self.misses, self.late_s)
 
-    def offer(self, pool: Pool, misses: bool, late_s: float, candidate: Candidate) -> None:
-        """Keep a pool when it is better, spares counted."""
-        gpus, d = spared_gpus(pool, candidate.request), pool.deployment
+    def offer(self, variant: _Variant, answer: Answer, misses: bool, late_s: float) -> None:
+        """Keep the pool of an answer when it is better, spares counted."""
+        candidate, d = variant.candidate, variant.table.deployment
+        gpus = spared_gpus(d.layout, answer.replicas, candidate.request)
         usd = candidate.resources.usd_per_hour(d.gpu, d.layout, gpus)
         if self.pool is None or (gpus, usd, misses, late_s) < (
                 self.gpus, self.usd_per_hour, self.misses, self.late_s):
             self.gpus, self.usd_per_hour, self.misses = gpus, usd, misses
-            self.late_s, self.pool = late_s, pool
+            self.late_s = late_s
+            self.pool = pool_of("serve", variant.table, answer, variant.source, candidate.request)
 
 
-@dataclass(frozen=True, slots=True)
-class _Variant:
+class _Variant(NamedTuple):
     """One way to run a one-pool setup: a layout, and a token budget for ``chunked``.
 
     Attributes
@@ -172,8 +174,7 @@ def _offer(request: PlanRequest, variant: _Variant, best: _Best) -> Answer | Ref
     if isinstance(answer, Answer):
         each, cap = share(request, answer.replicas), answer.verdict.cap
         ttft_s, tpot_s = source.means(*each, cap)
-        best.offer(pool_of("serve", table, answer, source, request), source.misses_tpot(*each, cap),
-                   ttft_s + tpot_s, variant.candidate)
+        best.offer(variant, answer, source.misses_tpot(*each, cap), ttft_s + tpot_s)
     return answer
 
 

@@ -139,12 +139,12 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     NotInCatalog
         When a model, GPU or engine is unknown.
     """
-    resources, prices = gather(request, catalog)
+    pricer = Pricer(catalog, request.pricing)
+    resources, prices = gather(request, catalog, pricer)
     regional = _regional(request)
     if request.measured:
         options, missed = measured_options(regional, resources, prices)
         return PlanResult(regional, resources, prices, catalog.as_of, options, [], missed)
-    pricer = Pricer(catalog, request.pricing)
     regional, ranked, missed = _settled(regional, resources, pricer)
     found: list[dict[str, Any]] = []
     if request.verify:
@@ -187,11 +187,12 @@ def plan_in_short(request: PlanRequest, catalog: Catalog, describe: Describe
     NotInCatalog
         When a model, GPU or engine is unknown.
     """
-    resources, prices = gather(request, catalog)
+    pricer = Pricer(catalog, request.pricing)
+    resources, prices = gather(request, catalog, pricer)
     regional = _regional(request)
     if request.measured:
         return measured_options(regional, resources, prices)
-    _, ranked, missed = _settled(regional, resources, Pricer(catalog, request.pricing), describe)
+    _, ranked, missed = _settled(regional, resources, pricer, describe)
     return [document for document, _ in ranked], missed
 
 
@@ -242,13 +243,15 @@ def _within_limit(request: PlanRequest, sized: Iterable[Sized]) -> tuple[list[Fl
     return fleets, beyond
 
 
-def gather(request: PlanRequest, catalog: Catalog) -> tuple[Resources, dict[str, PriceChoice]]:
-    """The catalog values of a request: model, GPUs, profiles, prices, draft model."""
+def gather(request: PlanRequest, catalog: Catalog, pricer: Pricer | None = None
+           ) -> tuple[Resources, dict[str, PriceChoice]]:
+    """The catalog values of a request: model, GPUs, profiles, prices (of a pricer, if one is
+    there), draft model."""
     llm = catalog.llm(request.model)
     gpus = tuple(catalog.gpu(slug, f"/gpus/{i}") for i, slug in enumerate(request.gpus))
     weights = {pair[0] for pair in precisions(request, llm)}
     profiles = {(g.slug, w): catalog.engine(request.engine, g, w) for g in gpus for w in weights}
-    pricer = Pricer(catalog, request.pricing)
+    pricer = pricer or Pricer(catalog, request.pricing)
     pricer.check()
     prices = {g.slug: choice for g in gpus if (choice := pricer.choice(g.slug)) is not None}
     draft = None

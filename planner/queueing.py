@@ -11,27 +11,26 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
-from planner.loops import (
-    LIKELY,
-    answer_percentiles,
+from planner.loops.chain import (
     chain_columns,
-    gaps_in_time,
-    mixture_percentiles,
-    placed_laws,
     running_at_cap,
     running_by_cap,
     share_at_cap,
-    shared_waits,
     shares_by_cap,
-    sum_law,
     tail_columns,
     waiting_columns,
 )
+from planner.loops.gamma import LIKELY
+from planner.loops.gaps import gaps_in_time
+from planner.loops.percentiles import answer_percentiles, mixture_percentiles
+from planner.loops.two_pools import placed_laws
+from planner.loops.waits import one_wait, sum_law
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
 from planner.workload import REFERENCE_TOKENS, SLACK, Gaps
@@ -44,7 +43,7 @@ POISSON = Influx()
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Waits that are 0 with probability ``1 - busy`` and else gamma distributed, by the two moments
-    of those who wait (:func:`planner.loops.wait_law`).
+    of those who wait (:func:`planner.loops.waits.wait_law`).
 
     The fields are arrays of one shape (one element a case), so that all caps of a table are
     judged at once.
@@ -96,19 +95,19 @@ def never() -> Wait:
     return Wait(*np.array([1.0, np.inf, np.inf]))
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Raw moments of a service time: E[S] [s], E[S^2] [s^2], E[S^3] [s^3]; arrays, one a case."""
+class Moments(NamedTuple):
+    """Raw moments of a service time: E[S] [s], E[S^2] [s^2], E[S^3] [s^3]."""
 
-    first: Array
-    second: Array
-    third: Array
+    first: float
+    second: float
+    third: float
 
     @classmethod
     def of(cls, service_s: Array, weights: Array) -> Moments:
-        """Of service times [s] of shape (..., k) with weights of shape (k,)."""
+        """Of service times [s] of shape (k,) with weights of the same shape."""
         square_s2 = service_s * service_s
-        return cls(service_s @ weights, square_s2 @ weights, (square_s2 * service_s) @ weights)
+        return cls(float(service_s @ weights), float(square_s2 @ weights),
+                   float((square_s2 * service_s) @ weights))
 
 
 def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: float = 1.0) -> Wait:
@@ -116,8 +115,8 @@ def mg1_wait(rate_per_s: float, service_s: Array, weights: Array, arrival_cv2: f
 
     Parameters
     ----------
-    service_s : ndarray, shape (..., k)
-        [s] that a request keeps the server; one row a case.
+    service_s : ndarray, shape (k,)
+        [s] that a request keeps the server.
     weights : ndarray, shape (k,)
         Shares of the k service times.
     """
@@ -151,13 +150,10 @@ def mg1_wait_of(rate_per_s: float, service: Moments, arrival_cv2: float = 1.0,
     Returns
     -------
     Wait
-        Of the moments' shape; ``mean_s`` is infinite where the load is 1 or more.
+        Of one case; ``mean_s`` is infinite where the load is 1 or more.
     """
-    shape = np.shape(service.first)
-    rows = shared_waits(rate_per_s, *(np.asarray(x, dtype=float).reshape(-1) for x in (
-        service.first, service.second, service.third)), kept, arrival_cv2,
-        burst_ahead(arrival_cv2), shared)
-    return Wait(*rows.reshape(3, *shape))
+    return Wait(*one_wait(rate_per_s, *service, kept, arrival_cv2, burst_ahead(arrival_cv2),
+                          shared))
 
 
 def sum_percentiles(wait: Wait, latency_s: Array, weights: Array,
@@ -200,7 +196,7 @@ def placed_percentiles(wait: Wait, place: Wait, latency_s: Array, weights: Array
 
 def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array, times: Array,
                  most_s: Array, weights: Array) -> list[float]:
-    """Of a mixture, see :func:`planner.loops.mixture_percentiles`."""
+    """Of a mixture, see :func:`planner.loops.percentiles.mixture_percentiles`."""
     found = mixture_percentiles(_shares(percentiles), middle_s, start_s, times, most_s, weights,
                                 CLOSE, SECANTS)
     return [float(x) for x in found]

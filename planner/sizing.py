@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from planner.arrivals import split_arrival_cv2
 from planner.engine import EngineProfile
@@ -95,8 +96,7 @@ class Sized:
         return sum(p.gpus for p in self.pools)
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(NamedTuple):
     """A setup on a layout that cannot work, and why."""
 
     setup: str
@@ -112,8 +112,7 @@ class Miss:
 # -- whole numbers ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The smallest number of replicas that holds, and what fails with one fewer."""
 
     replicas: int
@@ -121,8 +120,7 @@ class Answer:
     failed_below: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """No number of replicas up to the limit holds.
 
     Attributes
@@ -241,9 +239,9 @@ def first_failure(check: Check, request: PlanRequest, pool: Pool) -> str:
     return check(pool.capacity_rps * 1.05, share(request, pool.replicas)[1]).failed
 
 
-def spared_gpus(pool: Pool, request: PlanRequest) -> int:
+def spared_gpus(layout: Layout, replicas: int, request: PlanRequest) -> int:
     """GPUs of a pool with its spare replicas: what a choice between layouts compares."""
-    return (pool.replicas + request.limits.spare_replicas) * pool.deployment.layout.gpus
+    return (replicas + request.limits.spare_replicas) * layout.gpus
 
 
 def region_gpus(request: PlanRequest) -> int:

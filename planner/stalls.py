@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import added_columns, gap_times, good_states, token_times
+from planner.loops.answers import added_columns, good_states, token_times
+from planner.loops.gaps import gap_times
 from planner.workload import Gaps
 
 Array = NDArray[np.float64]
@@ -143,7 +144,7 @@ class Added:
     def gaps(self, tokens: Array, gaps: float, first: float, heaviest: float = 0.0
              ) -> tuple[slice, Array]:
         """Single gaps between tokens, over the likely states: which those are, and what prompts
-        add to a step there (see :func:`planner.loops.gap_time`), shape (4, states).
+        add to a step there (see :func:`planner.loops.gaps.gap_time`), shape (4, states).
 
         The first gap of an answer holds the prompts of the time before it (see :class:`Stalls`);
         any gap those that come in its own step and, where prompts run first, in their stops.

@@ -52,11 +52,14 @@ def touched_share(share: float, tokens: float, skew: float) -> float:
 def expert_seconds(p: PackedSteps, tokens: float) -> float:
     """Routed experts: products and reads per format, the larger of both [s]."""
     total, place, count = 0.0, 0, p.expert.shape[0]
+    share, hit = 0.0, 0.0
     while place < count:
         fmt = p.expert[place, 0]
         compute, memory, rows = 0.0, 0.0, 0.0
         while place < count and p.expert[place, 0] == fmt:
-            hit = touched_share(p.expert[place, 3], tokens * p.one[T_RANKS], p.one[T_SKEW])
+            if p.expert[place, 3] != share:  # most layers of a model have the same
+                share = p.expert[place, 3]
+                hit = touched_share(share, tokens * p.one[T_RANKS], p.one[T_SKEW])
             compute += p.expert[place, 1] * tokens
             memory += p.expert[place, 2] * hit
             touched = max(hit * p.expert[place, 5], 1e-12)
@@ -275,14 +278,14 @@ def at(column: Array, place: int) -> float:
 def rate_within(token_s: Array, taken_s: Array, answer_tokens: float, limit_s: float,
                 level: float) -> float:
     """:func:`highest_rate`, which other machine code calls."""
-    highest, kept = 0.0, 0.0
+    least_s, kept_s = np.inf, np.inf
     for i in range(len(token_s)):
         taken = taken_s[i] if len(taken_s) > 1 else taken_s[0]
         answer_s = answer_tokens * token_s[i] / (i + 1.0)
-        highest = max(highest, 1.0 / (answer_s + taken))
+        least_s = min(least_s, answer_s + taken)
         if token_s[i] <= limit_s:
-            kept = max(kept, 1.0 / (level * answer_s + taken))
-    return min(highest, kept) if kept > 0.0 else highest
+            kept_s = min(kept_s, level * answer_s + taken)
+    return min(1.0 / least_s, 1.0 / kept_s) if kept_s < np.inf else 1.0 / least_s
 
 
 @entry

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 from planner.candidates import Candidate
 from planner.misses import miss_of
@@ -28,6 +29,7 @@ from planner.setups.disaggregated import (
     PrefillPool,
 )
 from planner.sizing import (
+    Answer,
     Check,
     Miss,
     Pool,
@@ -183,11 +185,15 @@ class _DecodePools:
                 self._tighter(item)
             elif pool := self._sized(item.source if isinstance(item, _Tighter) else DecodePool(
                     _with_targets_of(self.request, item.table), self._loosest)):
-                heappush(self._queue, (spared_gpus(pool, self.request), 1, float(
-                    pool.table.decode_s[0]), next(self._places), pool))
-        if place < len(self.found) and spared_gpus(self.found[place], self.request) <= most_gpus:
+                heappush(self._queue, (self._gpus(pool), 1, float(pool.table.decode_s[0]),
+                                       next(self._places), pool))
+        if place < len(self.found) and self._gpus(self.found[place]) <= most_gpus:
             return self.found[place]
         return None
+
+    def _gpus(self, pool: Pool) -> int:
+        """Those of a pool with its spares."""
+        return spared_gpus(pool.deployment.layout, pool.replicas, self.request)
 
     @property
     def _loosest(self) -> float:
@@ -201,10 +207,11 @@ class _DecodePools:
         assert isinstance(source, DecodePool)
         if not self.request.workload.slo("ttft"):
             return
-        waits = min(_waiting_share(source, self.request, pool), source.admission_share)
+        waits = min(_waiting_share(source, self.request, pool.replicas, pool.batch_size),
+                    source.admission_share)
         smaller = next((s for s in ADMISSION_SHARES if s < waits), None)
         if smaller is not None:
-            heappush(self._queue, (spared_gpus(pool, self.request), 2, 0.0, next(self._places),
+            heappush(self._queue, (self._gpus(pool), 2, 0.0, next(self._places),
                                    _Tighter(source.allowing(smaller))))
 
     def _sized(self, source: DecodePool) -> Pool | None:
@@ -215,21 +222,17 @@ class _DecodePools:
         if isinstance(answer, Refusal):
             self.refusals.setdefault(d.gpu.slug, (table, answer))
             return None
-        return self._named(pool_of("decode", table, answer, source, self.request))
+        return pool_of("decode", table, answer, self._named(source, answer), self.request)
 
-    def _named(self, pool: Pool) -> Pool:
+    def _named(self, source: DecodePool, answer: Answer) -> DecodePool:
         """A pool by the smallest share that it holds, of those from the usual one up."""
-        source = pool.source
-        assert isinstance(source, DecodePool)
-        waits = CLEARLY * _waiting_share(source, self.request, pool)
+        waits = CLEARLY * _waiting_share(source, self.request, answer.replicas, answer.verdict.cap)
         held = ADMISSION_SHARE if waits <= ADMISSION_SHARE else min(
             s for s in ADMISSION_SHARES if s >= min(waits, source.admission_share))
-        return (replace(pool, source=source.allowing(held)) if held < source.admission_share
-                else pool)
+        return source.allowing(held) if held < source.admission_share else source
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(NamedTuple):
     """A prefill pool as every decode pool meets it.
 
     Attributes
@@ -284,8 +287,7 @@ def _values(request: PlanRequest, resources: Resources, slugs: tuple[str, str]
     return dict.fromkeys(slugs, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Beside:
+class _Beside(NamedTuple):
     """A decode pool as every prefill pool meets it.
 
     Attributes
@@ -346,15 +348,15 @@ class _Pairing:
                 break
             for source in layout.sources:
                 pair = Pair(source.pool, decode.source)
-                if not self._cannot_win(self._least_rank(source, pair, beside)):
+                if not self._cannot_win(source, pair, beside):
                     self._offer(pair, beside)
 
     def _beside(self, decode: Pool) -> _Beside:
         """A decode pool as every prefill pool meets it."""
         source, d, cap = decode.source, decode.deployment, decode.batch_size
         assert isinstance(source, DecodePool)
-        chain, gpus = source.chain(*share(self.request, decode.replicas)), spared_gpus(
-            decode, self.request)
+        chain = source.chain(*share(self.request, decode.replicas))
+        gpus = spared_gpus(d.layout, decode.replicas, self.request)
         return _Beside(decode, source.first_step_s(chain, cap),
                        _planned_admission(source, self.request, decode), chain.mean_tpot(cap),
                        gpus, gpus * self.value[d.gpu.slug],
@@ -380,14 +382,6 @@ class _Pairing:
         if self.key not in self.best or rank < self.best[self.key].rank:
             self.best[self.key] = TwoPools(pair, pools, rank)
 
-    def _least_rank(self, source: _Source, pair: Pair, beside: _Beside
-                    ) -> tuple[float, float, float]:
-        """A rank that no fleet of a pair beats: fewest replicas, no wait."""
-        least_s = (source.pool.mean_s + pair.mean_transfer_s() + beside.first_step_s
-                   + beside.tpot_s)
-        return (source.least_gpus * self.value[self.key[0]] + beside.value,
-                source.usd_per_hour + beside.usd_per_hour, least_s)
-
     def _rank(self, table: Table, replicas: int, beside: _Beside, late_s: float
               ) -> tuple[float, float, float]:
         """What orders pairs, see :class:`TwoPools`, of prefill replicas of a table."""
@@ -396,9 +390,17 @@ class _Pairing:
         return (gpus * self.value[d.gpu.slug] + beside.value,
                 self.resources.usd_per_hour(d.gpu, d.layout, gpus) + beside.usd_per_hour, late_s)
 
-    def _cannot_win(self, least: tuple[float, float, float]) -> bool:
-        """Whether a pair is no better than the best, by a rank that no fleet of it beats."""
-        return self.key in self.best and least >= self.best[self.key].rank
+    def _cannot_win(self, source: _Source, pair: Pair, beside: _Beside) -> bool:
+        """Whether a pair is no better than the best even with fewest replicas and no wait."""
+        known = self.best.get(self.key)
+        if known is None:
+            return False
+        least = (source.least_gpus * self.value[self.key[0]] + beside.value,
+                 source.usd_per_hour + beside.usd_per_hour)
+        if least != known.rank[:2]:
+            return least > known.rank[:2]
+        return (source.pool.mean_s + pair.mean_transfer_s() + beside.first_step_s
+                + beside.tpot_s) >= known.rank[2]
 
     def _prefill_limit(self, beside: _Beside, source: PrefillPool) -> tuple[int, bool]:
         """Most prefill replicas worth having next to a decode pool, and whether a pair is known."""
@@ -412,21 +414,21 @@ class _Pairing:
         return min(most, worth), True
 
 
-def _planned_chain(source: DecodePool, request: PlanRequest, pool: Pool) -> Chain:
+def _planned_chain(source: DecodePool, request: PlanRequest, replicas: int) -> Chain:
     """The running sequences at the peak with the target headroom."""
-    rate, cv2 = share(request, pool.replicas)
+    rate, cv2 = share(request, replicas)
     return source.chain(rate / request.limits.target_utilization, cv2)
 
 
-def _waiting_share(source: DecodePool, request: PlanRequest, pool: Pool) -> float:
+def _waiting_share(source: DecodePool, request: PlanRequest, replicas: int, cap: int) -> float:
     """Share of the requests that wait for a place at the peak with the target headroom."""
-    chain = _planned_chain(source, request, pool)
-    return float(chain.waiting()[0][pool.batch_size - 1])
+    chain = _planned_chain(source, request, replicas)
+    return float(chain.waiting()[0][cap - 1])
 
 
 def _planned_admission(source: DecodePool, request: PlanRequest, pool: Pool) -> Admission:
     """Waits on the decode side at the peak with the target headroom, at which targets must hold."""
-    return source.admission(_planned_chain(source, request, pool), pool.batch_size)
+    return source.admission(_planned_chain(source, request, pool.replicas), pool.batch_size)
 
 
 def _why_refused(refusal: Refusal, source: PrefillPool, handover_s: Array, admission: Admission

@@ -348,6 +348,21 @@ class Workload:
         return replace(self.output, tokens=self.output.tokens * factor).gaps
 
     @cached_property
+    def sizing(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean tokens and gaps of the answers that must hold a target on TPOT, shape (laws,) and
+        (3, laws), as for :func:`planner.loops.batches.caps_held`.
+
+        Prompts stall a short answer more than a long one, so a target on TPOT would get easier
+        because answers grow. A pool is therefore sized for the reference answers too (of the same
+        shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
+        """
+        output, reference = self.output, self.reference_gaps.rows
+        if output.mean <= REFERENCE_TOKENS:
+            return np.array([output.mean]), reference
+        return (np.array([output.mean, REFERENCE_TOKENS]),
+                np.concatenate((output.gaps.rows, reference), axis=1))
+
+    @cached_property
     def running_context(self) -> float:
         """Mean context [token] of a running sequence: prompt + E[o^2] / (2 E[o]).
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve
 
 from planner.calibration.constants import STEP_NAMES, Bounds, spreads, step_seconds
 from planner.calibration.features import Features
@@ -142,6 +141,8 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
     weight : ndarray, shape (n,), optional
         What each point counts in the loss; 1 each without it.
     """
+    from scipy.linalg import solve  # late: it takes a while to load, and only fits ask for it
+
     size = len(STEP_NAMES)
     names = [list(dict.fromkeys(column)) for column in zip(*keys, strict=True)]
     starts = np.cumsum([0, *(len(n) * size for n in names)])

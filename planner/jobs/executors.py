@@ -14,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
+from planner.collector import collector_paused
 from planner.jobs.signals import DaskSignals, FolderSignals, Signals
 
 DASK = "dask://"
@@ -100,7 +101,8 @@ class Processes:
 
 
 def _load(module: str) -> None:
-    importlib.import_module(module)
+    with collector_paused():
+        importlib.import_module(module)
 
 
 def end_with_parent() -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,7 @@ from planner.workload import Workload
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether a rate holds on one replica.
 
     Attributes
@@ -46,20 +46,37 @@ class Verdict:
     failed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Latencies:
     """What users see [s]: each a mapping of ``mean p50 p90 p95 p99``.
 
     TPOT and the gap between tokens are over answers with a second token; NaN where none has one.
+    Gaps, and what else is known of a setup, are worked out when they are asked for: a sweep shows
+    neither.
     """
 
     ttft_s: dict[str, float]
     tpot_s: dict[str, float]
-    itl_s: dict[str, float]
+    gaps: Callable[[], dict[str, float]]
     e2e_s: dict[str, float]
     mean_running: float
     prefill_load: float = 0.0
-    extra: dict[str, float] = field(default_factory=dict)
+    more: Callable[[], dict[str, float]] = dict
+
+    @cached_property
+    def itl_s(self) -> dict[str, float]:
+        """The gap between tokens."""
+        return self.gaps()
+
+    @cached_property
+    def extra(self) -> dict[str, float]:
+        """What only this setup has, by names of its own."""
+        return self.more()
+
+    def of(self, metric: str) -> dict[str, float]:
+        """The figure of a metric: ``ttft tpot itl e2e``."""
+        found: dict[str, float] = getattr(self, f"{metric}_s")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ section 4.2, algorithm 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops import Prompts, chunk_states, mixed_powers
+from planner.loops.prompts import Prompts, chunk_states, mixed_powers
 from planner.setups.base import Table
 from planner.setups.continuous import Array, Continuous, most_tokens
 from planner.stepping import ChunkAsk, chunk_columns
@@ -28,8 +28,7 @@ MIN_CHUNK_TOKENS = 16
 """[token] least room that a batch limit leaves for a chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """What a token budget leaves beside ``n`` decodes, and the step that uses it.
 
     Attributes
@@ -50,6 +49,10 @@ class Columns:
     powers : ndarray, shape (4, 4)
         E[p^i f^j] at [i, j] over the prompts: p their tokens, f the above; the same for all
         budgets.
+    fixed_s : ndarray, shape (k,)
+        Of the latency of a prompt [s] that in which its prefill does not run; the same for all
+        budgets. The engine's scale is one on the prefill of the prompt alone, and not on decodes
+        beside it.
     """
 
     caps: NDArray[np.int64]
@@ -58,16 +61,18 @@ class Columns:
     least_s: float
     further_s: Array
     powers: Array
+    fixed_s: Array
 
     @classmethod
     def of_budgets(cls, table: Table, token_budgets: Sequence[int]) -> list[Columns]:
         """Columns of several budgets [token] from one evaluation of the steps."""
+        ask = _asked(table)
         rows, sizes, bounds, further_s = chunk_columns(
             table.times.packed, table.caps, table.step_s, table.decode_s,
-            np.array(token_budgets, dtype=float), _asked(table))
+            np.array(token_budgets, dtype=float), ask)
         powers = mixed_powers(table.prompt_tokens, further_s, table.prompt_weights)
         return [cls(table.caps[:count], np.ascontiguousarray(own[:, :size]), ceiling, least_s,
-                    further_s, powers)
+                    further_s, powers, ask.fixed_s)
                 for own, (count, size), (ceiling, least_s) in zip(
                     rows, sizes.tolist(), bounds.tolist(), strict=True)]
 
@@ -129,15 +134,11 @@ class Chunked(Continuous):
 
     @cached_property
     def prompts(self) -> Prompts:
-        """In chunk steps; the latency counts whole steps, the load only its tokens.
-
-        The engine's scale is one on the prefill of the prompt alone, and not on decodes beside it.
-        """
-        table = self.table
+        """In chunk steps; the latency counts whole steps, the load only its tokens."""
+        table, columns = self.table, self.columns
         return Prompts(
-            True, float(table.deployment.layout.data), self.columns.rows, table.prompt_tokens,
-            self.columns.further_s, table.first_token_s - table.prefill_s, self.columns.powers,
-            CHUNK_RESIDUAL, 1.0, 1.0, 0.0)
+            True, float(table.deployment.layout.data), columns.rows, table.prompt_tokens,
+            columns.further_s, columns.fixed_s, columns.powers, CHUNK_RESIDUAL, 1.0, 1.0, 0.0)
 
     def prompt_load(self, rate_per_s: float, running: float) -> float:
         """Share of the room of the steps that prompts take."""

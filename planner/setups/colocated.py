@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrivals import burst_behind
-from planner.loops import Prompts
+from planner.loops.prompts import Prompts
 from planner.queueing import Moments
 from planner.setups.base import Table
 from planner.setups.continuous import RESIDUAL, Array, Continuous
@@ -26,7 +26,7 @@ class Colocated(Continuous):
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self.service = Moments.of(table.prefill_s, table.prompt_weights)
-        self.kept_s = float(self.service.first) * table.occupancy
+        self.kept_s = self.service.first * table.occupancy
 
     @property
     def stops(self) -> float:
@@ -46,7 +46,7 @@ class Colocated(Continuous):
     @cached_property
     def states(self) -> Array:
         """A prefill stops every running request for all of its time."""
-        table, mean, square = self.table, float(self.service.first), float(self.service.second)
+        table, mean, square = self.table, self.service.first, self.service.second
         kept, ranks = table.occupancy, table.deployment.layout.data
         rows = np.empty((9, self.size))
         rows[0] = table.decode_s

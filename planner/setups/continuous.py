@@ -17,17 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
-from planner.loops import (
-    TINY,
-    Prompts,
-    batch_limit,
-    caps_held,
-    ends_in_time,
-    held_rate,
-    mean_times,
-    prefills,
-    prompt_columns,
-)
+from planner.loops.answers import prompt_columns
+from planner.loops.batches import batch_limit, caps_held, ends_in_time, held_rate, mean_times
+from planner.loops.gamma import TINY
+from planner.loops.prompts import Prompts, prefills
 from planner.percentiles import CLOSE
 from planner.queueing import (
     PERCENTILES,
@@ -55,7 +48,7 @@ SLOW_FIRST, SLOW_STRIDE = 16, 4
 """Of the batch limits the first (those up to 32) and every fourth (each octave's first) are asked
 where full latency figures are needed."""
 ROWS = ("throughput", "tpot", "ttft")
-"""What the rows of :func:`planner.loops.caps_held` are about."""
+"""What the rows of :func:`planner.loops.batches.caps_held` are about."""
 RESIDUAL = 0.5
 """Share of a running step that a new prompt waits for: mean of the uniform residual."""
 
@@ -177,26 +170,11 @@ class Continuous(ABC):
 
     @cached_property
     def _asked(self) -> tuple[Any, ...]:
-        """What :func:`planner.loops.batch_limit` asks that no rate changes."""
+        """What :func:`planner.loops.batches.batch_limit` asks that no rate changes."""
         workload = self.workload
         return (workload.output.overlap, workload.new_prompt.mean, self.table.prompt_weights,
-                self.states, self.prompts, *self._sizing, *limit_of(self.workload.slo("tpot")),
+                self.states, self.prompts, *workload.sizing, *limit_of(self.workload.slo("tpot")),
                 *limit_of(self.workload.slo("ttft")))
-
-    @cached_property
-    def _sizing(self) -> tuple[Array, Array]:
-        """Mean tokens and gaps of the answers that must hold a target on TPOT, as for
-        :func:`planner.loops.caps_held`.
-
-        Prompts stall a short answer more than a long one, so a target on TPOT would get easier
-        because answers grow. A pool is therefore sized for the reference answers too (of the same
-        shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
-        """
-        output, reference = self.workload.output, self.workload.reference_gaps.rows
-        if output.mean <= REFERENCE_TOKENS:
-            return np.array([output.mean]), reference
-        return (np.array([output.mean, REFERENCE_TOKENS]),
-                np.concatenate((output.gaps.rows, reference), axis=1))
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -314,13 +292,15 @@ class Continuous(ABC):
         ttft = figures(mean, levels, sum_percentiles(wait, latency[0], weights, levels))
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
-        gap_mean_s, gap_values = chain.gap_figures(cap, levels)
-        itl = figures(gap_mean_s, levels, gap_values)
+
+        def gaps() -> dict[str, float]:
+            mean_s, values = chain.gap_figures(cap, levels)
+            return between_tokens(figures(mean_s, levels, values), self.workload)
+
         e2e = e2e_figures(ttft, self._whole(chain, cap, levels), self.workload)
-        return Latencies(ttft, between_tokens(tpot, self.workload),
-                         between_tokens(itl, self.workload), e2e, running,
+        return Latencies(ttft, between_tokens(tpot, self.workload), gaps, e2e, running,
                          self.prompt_load(rate_per_s, running),
-                         {"admission_wait_share": places})
+                         lambda: {"admission_wait_share": places})
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""

@@ -17,7 +17,8 @@ import numpy as np
 
 from planner.arrivals import Influx, burst_ahead, burst_within
 from planner.collectives import kv_transfer_s, network_bytes_per_s
-from planner.loops import TINY, decode_limit, prompts_placed, starts_placed
+from planner.loops.gamma import TINY
+from planner.loops.two_pools import decode_limit, prompts_placed, starts_placed
 from planner.queueing import (
     PERCENTILES,
     Chain,
@@ -78,7 +79,7 @@ class Admission:
 
     @cached_property
     def numbers(self) -> tuple[float, ...]:
-        """What :func:`planner.loops.prompts_placed` asks of them."""
+        """What :func:`planner.loops.two_pools.prompts_placed` asks of them."""
         cards, place = self.cards, self.place
         return (float(cards.busy), float(cards.mean_s), float(cards.second_s2), float(place.busy),
                 *place.given)
@@ -109,9 +110,10 @@ class DecodePool:
         self.targets = tuple((m, self.workload.slo(m)) for m in ("tpot", "itl"))
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
-        self._limits = tuple(np.array([limit_of(t) for _, t in self.targets]).T.copy())
+        limits_s, levels = zip(*(limit_of(t) for _, t in self.targets), strict=True)
+        self._limits = np.array(limits_s), np.array(levels)
         self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
-        self._receive_s = float(self._wire.first)
+        self._receive_s = self._wire.first
         self._chains: dict[tuple[float, float], Chain] = {}
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
@@ -228,8 +230,6 @@ class PrefillPool:
         self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
         self.target = self.workload.slo("ttft")
         self._send_s = float(wire_s(table) @ table.prompt_weights)
-        self._moments = tuple(float(x) for x in (
-            self.service.first, self.service.second, self.service.third))
         self._transfers: dict[float, tuple[Array, float]] = {}
 
     def transfer(self, target: Deployment) -> tuple[Array, float]:
@@ -286,7 +286,7 @@ class PrefillPool:
             return Verdict(True, self.batch)
         ranks = float(self.table.deployment.layout.data)
         held = prompts_placed(
-            rate_per_s / ranks, *self._moments, self.table.occupancy * ranks,
+            rate_per_s / ranks, *self.service, self.table.occupancy * ranks,
             1.0 + (cv2 - 1.0) / ranks, *admission.numbers, target.limit_s,
             target.level, self.latency_s + handover_s,
             self.table.prompt_weights) and self.placed(admission.place, handover_s)
@@ -365,11 +365,14 @@ class Pair:
         values = chain.tpot_percentiles(cap, levels)
         running = chain.mean_running(cap)
         tpot = figures(chain.mean_tpot(cap), levels, values)
-        extra = {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
-                 "transfer_mean_s": self.mean_transfer_s()}
-        early = figures(0.0, levels, sum_percentiles(wait, done, weights, levels))
-        extra |= {f"prefill_done_{key}_s": early[key] for key in levels_of(early)}
         workload = self.decode.workload
         token = between_tokens(tpot, workload)
-        return Latencies(ttft, token, dict(token), e2e_figures(ttft, tpot, workload), running,
-                         self.prefill.load(rates[0]), extra)
+
+        def more() -> dict[str, float]:
+            early = figures(0.0, levels, sum_percentiles(wait, done, weights, levels))
+            return {"prefill_done_mean_s": float(wait.mean_s) + float(done @ weights),
+                    "transfer_mean_s": self.mean_transfer_s(),
+                    **{f"prefill_done_{key}_s": early[key] for key in levels_of(early)}}
+
+        return Latencies(ttft, token, lambda: dict(token), e2e_figures(ttft, tpot, workload),
+                         running, self.prefill.load(rates[0]), more)

@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, ndtr
 
 from planner.arrivals import burst_ahead
 from planner.memory import sequence_bytes_per_gpu
@@ -175,7 +174,7 @@ class Static:
         e2e = e2e_figures(ttft, tpot, self.workload)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
         token = between_tokens(tpot, self.workload)
-        return Latencies(ttft, token, dict(token), e2e, law.running, load)
+        return Latencies(ttft, token, lambda: dict(token), e2e, law.running, load)
 
     def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:
         """The batches of one data-parallel rank; None when it cannot keep up."""
@@ -309,6 +308,8 @@ class Batches:
         Arrivals in a cycle are a Poisson number over a gamma time, a negative binomial one, with
         the index of dispersion of the arrivals on top.
         """
+        from scipy.special import ndtr  # late: a quarter of a second that only this setup takes
+
         ends, queue = _queues(cap)
         # The first state is a cycle that an arrival started, the others are groups of queues.
         queue = np.concatenate([[1.0], queue])
@@ -446,6 +447,8 @@ def _queues(cap: int) -> tuple[Array, Array]:
 
 def _at_most(count: Array, mean: Array, variance: Array) -> Array:
     """P(number <= count) of negative binomial numbers, of shape (rows, columns)."""
+    from scipy.special import betainc, ndtr  # late, as above
+
     most = np.floor(count)
     over = np.maximum(variance, mean * (1.0 + 1e-6))
     many = mean > MANY

@@ -58,8 +58,9 @@ def flat(value: Any, kind: type) -> Any:
 
 def _flat_rows(grid: Grid, rows: Rows) -> Iterator[list[Any]]:
     kinds = column_types(grid)
-    for row in rows:
-        yield [flat(value, kind) for value, kind in zip(row, kinds, strict=True)]
+    for row in rows:  # most values of a large table are as they should be
+        yield [value if value is None or type(value) is kind else flat(value, kind)
+               for value, kind in zip(row, kinds, strict=True)]
 
 
 def csv_blocks(grid: Grid, parts: Iterable[Rows]) -> Iterator[str]:

@@ -20,7 +20,8 @@ from planner.catalog.shipped import shipped_catalog
 from planner.estimate import make_estimate
 from planner.hardware import Gpu
 from planner.llm import Llm
-from planner.loops import NO_WAIT_S, NOTICEABLE
+from planner.loops.gamma import NOTICEABLE
+from planner.loops.waits import NO_WAIT_S
 from planner.planning import PlanResult, make_plan
 from planner.queueing import Array, Wait
 from planner.requests import Layout
@@ -165,7 +166,7 @@ def tokens_within(times: TokenTimes, limits_s: Array) -> Array:
 def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Array,
                       weights: Array) -> Array:
     """P(W1 + W2 + S <= limit), never above P(W1 + S <= limit): what
-    :func:`planner.loops.starts_in_time` compares, in NumPy.
+    :func:`planner.loops.waits.starts_in_time` compares, in NumPy.
 
     The sum is matched by two moments, which can give it more short waits than its first part has.
     """

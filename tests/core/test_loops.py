@@ -18,14 +18,11 @@ from planner import one_pool, two_pools
 from planner.api.plan_schema import parse_plan
 from planner.catalog.shipped import shipped_catalog
 from planner.compiled import entry
-from planner.loops import (
-    GONE,
-    chain_columns,
-    first_failure,
-    gamma_within,
-    halvings,
-    mixture_percentiles,
-)
+from planner.loops.batches import first_failure
+from planner.loops.chain import GONE, chain_columns
+from planner.loops.gamma import gamma_within
+from planner.loops.halving import halvings
+from planner.loops.percentiles import mixture_percentiles
 from planner.planning import make_plan
 from planner.queueing import Chain
 from planner.setups.disaggregated import DecodePool

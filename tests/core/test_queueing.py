@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrivals import Influx, burst_ahead, burst_behind, peakedness, split_arrival_cv2
-from planner.loops import Prompts, ends_in_time, prefills, starts_placed
+from planner.loops.batches import ends_in_time
+from planner.loops.prompts import Prompts, prefills
+from planner.loops.two_pools import starts_placed
 from planner.queueing import (
     Chain,
     mg1_wait,

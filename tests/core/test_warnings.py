@@ -28,7 +28,7 @@ def planned(**changed: Any) -> dict[str, Any]:
 
 def test_who_runs_alone_waits_for_no_other_prompt() -> None:
     late = dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), 1.0)
-    seen = Latencies(late, late, late, late, 1.0)
+    seen = Latencies(late, late, lambda: late, late, 1.0)
     for most, told in ((None, True), (2, True), (1, False)):
         request = plan(2.0, 1000, 20, advice=False, limits={"max_sequences": most}).request
         [tpot] = warnings(seen, request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.loops import MOST_LEAST
+from planner.loops.gaps import MOST_LEAST
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import X, exp, least, most, square
 from planner.workbook.live.laws import Cells, Law, Pace, Write, share_within, single_cells

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.loops import halvings
+from planner.loops.halving import halvings
 from planner.workbook.live.expr import X
 from planner.workbook.live.laws import TINY_S2, Law
 from planner.workload import SLACK
