@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from io import BytesIO
-from operator import mod
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -19,14 +17,13 @@ from xlsxwriter.worksheet import (
     Worksheet,
 )
 
+from planner.workbook.areas import Area, pieces
 from planner.workbook.packing import FastPackager, escaped
 from planner.workbook.styles import FONT, FONT_SIZE
 
 LEVEL = 1
 """Of zlib: files of formulas are a seventh larger than at 6, and packed in a quarter of the time.
 """
-DIGITS = "%.12g"
-"""Of the values of an area, which programs work out anew: more make the file larger."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of the parts of an xlsx file."""
 letters = functools.lru_cache(maxsize=None)(xl_col_to_name)
@@ -49,47 +46,6 @@ def valued(cell: Any) -> Any:
         return CellStringTuple(int(value), None)
     return CellFormulaTuple("", None, float(value)) if "<f" in start else CellNumberTuple(
         float(value), None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Area:
-    """One formula in the cells of an area, as filling does in Excel.
-
-    Attributes
-    ----------
-    row, column : int
-        Of the first cell, from 0.
-    text : str
-        Formula of the first cell, without ``=``.
-    style : int
-        Index of the cell format; 0 where it has none.
-    values : ndarray, shape (columns, rows)
-        What the cells hold.
-    """
-
-    row: int
-    column: int
-    text: str
-    style: int
-    values: Any
-
-    @property
-    def rows(self) -> range:
-        """Its rows, from 0."""
-        return range(self.row, self.row + self.values.shape[1])
-
-    def xml(self, number: int) -> list[str]:
-        """Its cells as XML, one text a row; ``number`` is that of the shared formula."""
-        names = [letters(self.column + i) for i in range(self.values.shape[0])]
-        style = f'"{styled(self.style)}><f t="shared"'
-        again = f'{style} si="{number}"/><v>{DIGITS}</v></c>'
-        ref = f"{names[0]}{self.row + 1}:{names[-1]}{self.rows.stop}"
-        text = escaped(self.text).replace("%", "%%")
-        head = f'{style} ref="{ref}" si="{number}">{text}</f><v>{DIGITS}</v></c>'
-        pieces = [f'<c r="{names[0]}', *(f'{again}<c r="{name}' for name in names[1:]), again]
-        texts = [str(row).join(pieces) for row in range(self.row + 1, self.rows.stop + 1)]
-        texts[0] = texts[0].replace(again, head, 1)
-        return list(map(mod, texts, map(tuple, self.values.T.tolist())))
 
 
 class FormulaSheet(Worksheet):  # type: ignore[misc]
@@ -183,9 +139,8 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
 
     def _write_rows(self) -> None:
         """Every row that has cells or a height."""
-        for number, area in enumerate(self.areas.values()):
-            for row, texts in zip(area.rows, area.xml(number), strict=True):
-                self.table[row][area.column] = texts
+        for row, column, xml in list(pieces(list(self.areas.values()), self.table)):
+            self.table[row][column] = xml
         for row in sorted({*(r for r, cells in self.table.items() if cells), *self.row_info}):
             cells, info = self.table.get(row), self.row_info.get(row)
             if not cells:
@@ -197,7 +152,7 @@ class FormulaSheet(Worksheet):  # type: ignore[misc]
                 self._write_row(row, None, info)
             write = self.fh.write
             for column, cell in sorted(cells.items()):
-                if cell.__class__ is str:
+                if cell.__class__ is str or cell.__class__ is memoryview:
                     write(cell)
                 else:
                     self._write_cell(row, column, cell)
@@ -257,10 +212,10 @@ class FastBook(Workbook):  # type: ignore[misc]
         packager._set_in_memory(True)
         with ZipFile(self.filename, "w", ZIP_DEFLATED, compresslevel=LEVEL) as packed:
             for data, name, is_binary in packager._create_package():
-                part = data.getvalue()
                 info = ZipInfo(name, EPOCH)
                 info.compress_type = ZIP_DEFLATED
-                packed.writestr(info, part if is_binary else part.encode(), compresslevel=LEVEL)
+                packed.writestr(info, data.getvalue() if is_binary else data.coded(),
+                                compresslevel=LEVEL)
 
 
 def settings() -> dict[str, Any]:

@@ -17,16 +17,16 @@ def escaped(text: str) -> str:
 
 
 class Pieces(StringIO):
-    """A text that is written in many pieces and read once."""
+    """A text that is written in many pieces, some of them coded already, and read once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pieces: list[str] = []
+        self.pieces: list[Any] = []
         self.write = self.pieces.append  # type: ignore[method-assign, assignment]
 
-    def getvalue(self) -> str:
-        """The whole text."""
-        return "".join(self.pieces)
+    def coded(self) -> bytes:
+        """The whole text in UTF-8."""
+        return b"".join([p.encode() if p.__class__ is str else p for p in self.pieces])
 
 
 class FastStrings(SharedStrings):  # type: ignore[misc]

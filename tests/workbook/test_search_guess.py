@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
+from collections.abc import Callable
 
 import numpy as np
 import openpyxl
@@ -12,9 +13,10 @@ import pytest
 
 from planner.workbook.fast import FastBook, settings
 from planner.workbook.layout import lines
+from planner.workbook.live.bins import bins
 from planner.workbook.live.expr import x
 from planner.workbook.live.guess import Guess
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS, Load, bins
+from planner.workbook.live.targets import FIRST_OCTAVES, OCTAVES, STEPS, Load
 
 CEILING = 7.5
 
@@ -32,48 +34,52 @@ def one_by_one(highest: float, wanted: float) -> list[float]:
             wanted / (fewer if first > 1 and wanted / fewer <= highest else first)]
 
 
-@pytest.mark.parametrize("highest", [0.0, 0.003, 0.4, 0.95, 3.14, 7.4, 9.0])
-@pytest.mark.parametrize(("hint", "most_rounds"), [(0.0, 8), (1.0, 8), (0.998, 3)])
-def test_the_rates_are_those_of_a_search_one_by_one(highest: float, hint: float,
-                                                     most_rounds: int) -> None:
-    guess = Guess(CEILING, 40.0, hint if hint == 1.0 else hint * highest)
-    for _ in range(1, STEPS + 10):
+def searched(guess: Guess, holds: Callable[[float], bool], most_rounds: int
+             ) -> tuple[list[float], int]:
+    """The rates of the search, and how many were asked."""
+    asked = 0
+    for _ in range(most_rounds):
         rates = guess.rates()
-        if guess.borne_out(rates, [r <= highest for r in rates]):
-            break
-    assert rates == one_by_one(highest, 40.0)
-    if 0.1 < highest < CEILING and hint == 0.998:
-        assert len(guess.known) <= most_rounds * (STEPS + 2)
+        assert len(set(rates)) == len(rates)
+        asked += len(rates)
+        places = guess.learn(rates, [holds(r) for r in rates])
+        if places is not None:
+            return [rates[p] for p in places], asked
+    return pytest.fail("no end")
+
+
+@pytest.mark.parametrize("highest", [0.0, 0.003, 0.4, 0.95, 3.14, 7.4, 9.0])
+@pytest.mark.parametrize("hint", [0.0, 1.0])
+def test_the_rates_are_those_of_a_search_one_by_one(highest: float, hint: float) -> None:
+    guess = Guess(CEILING, 40.0, hint)
+    assert searched(guess, lambda r: r <= highest, 8)[0] == one_by_one(highest, 40.0)
+
+
+@pytest.mark.parametrize("highest", [0.9998, 1.0, 1.0015, 1.0034])
+@pytest.mark.parametrize("hint", [0.95, 0.998, 3.14, 7.4])
+def test_a_rate_near_the_hint_is_found_in_one_round(highest: float, hint: float) -> None:
+    guess = Guess(CEILING, 40.0, hint)
+    rates, asked = searched(guess, lambda r: r <= highest * hint, 1)
+    assert rates == one_by_one(highest * hint, 40.0)
+    assert asked <= 2 * guess.width
 
 
 @pytest.mark.parametrize("highest", [0.9, 0.985, 0.996, 1.0, 1.003, 1.02, 1.1])
 @pytest.mark.parametrize("burstier", [1.0, 1.006, 1.02, 1.3, 3.0])
 @pytest.mark.parametrize("hint", [0.01, 0.5, 2.9, 7.0])
-def test_every_round_asks_what_is_not_known(highest: float, burstier: float, hint: float) -> None:
+def test_few_rounds_find_every_rate(highest: float, burstier: float, hint: float) -> None:
     guess = Guess(CEILING, 40.0, hint, burstier)
-    for _ in range(8):
-        rates = guess.rates()
-        assert not guess.exploring or not set(rates) & set(guess.known)
-        if guess.borne_out(rates, [r <= highest * hint for r in rates]):
-            break
-    else:
-        pytest.fail("no end")
+    rates, asked = searched(guess, lambda r: r <= highest * hint, 4)
     assert rates == one_by_one(highest * hint, 40.0)
+    assert asked <= 6 * guess.width
 
 
 def test_answers_without_order_end_all_the_same() -> None:
     """Rates that hold above some that do not: the search takes the answers as they come."""
-    guess = Guess(CEILING, 40.0, 2.0)
-
     def holds(rate: float) -> bool:
         return rate < 0.5 or 1.0 < rate < 1.5
 
-    for _ in range(STEPS + 12):
-        rates = guess.rates()
-        if guess.borne_out(rates, [holds(r) for r in rates]):
-            break
-    else:
-        pytest.fail("no end")
+    rates, _ = searched(Guess(CEILING, 40.0, 2.0), holds, STEPS + 12)
     low, high = CEILING / 2.0**OCTAVES, CEILING
     for i, rate in enumerate(rates[:STEPS]):
         assert rate == (math.sqrt(low * high) if i else CEILING / 2.0**FIRST_OCTAVES)

@@ -17,6 +17,10 @@ LABEL = 38
 """Characters of a label that fit on one line."""
 
 
+Held = tuple[int, int, str, Any, tuple[str, ...]]
+"""Row, column, formula, values and styles of an area."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """A written column of cells.
@@ -82,8 +86,8 @@ class Board:
         self.book = book
         self.row = 0
         self.factor_row = 0
-        self.dry = False
-        """Whether areas are worked out only, because they will be written again."""
+        self.held: list[Held] | None = None
+        """Areas that are kept back, where they are."""
         self.side = 17
         """Columns from one of a search to the next of the same rate."""
         self.unprinted: list[tuple[int, int]] = []
@@ -187,12 +191,29 @@ class Board:
         ----------
         values : ndarray, shape (columns, rows)
         """
-        if self.dry:
-            return
+        text = text.replace("{p}", str(row)).replace("{r}", str(row + 1))
+        if self.held is None:
+            self._write(row, column, text, values, style)
+        else:
+            self.held.append((row, column, text, values, style))
+
+    def _write(self, row: int, column: int, text: str, values: Any, style: tuple[str, ...]
+               ) -> None:
         sheet = self.page.sheet
         sheet.reach(row + values.shape[1] - 1, column + values.shape[0] - 1)
-        text = text.replace("{p}", str(row)).replace("{r}", str(row + 1))
         sheet.add_area(row, column, text, self._form(style), values)
+
+    def hold(self) -> None:
+        """Keep areas back from now on, until :meth:`release`."""
+        self.held = []
+
+    def release(self, places: list[int]) -> None:
+        """Write the areas that were kept back, of their columns those at some places; none where
+        there are no places."""
+        held, self.held = self.held or [], None
+        if places:
+            for row, column, text, values, style in held:
+                self._write(row, column, text, values[places], style)
 
     def _form(self, style: tuple[str, ...]) -> Any:
         """The format of a cell; None for a cell without one, which takes less room in the file."""

@@ -18,9 +18,9 @@ from planner.workbook.live import fleet, inputs
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, when, whole, x
 from planner.workbook.live.kept import grown, kept_option
-from planner.workbook.live.onepool import Load
 from planner.workbook.live.option import OptionSheet
 from planner.workbook.live.pools import Demand, OptionCells, PoolPlan
+from planner.workbook.live.targets import Load
 from planner.workbook.plan import Plan, Row
 
 MOST_LIVE = 2

@@ -59,8 +59,8 @@ def gaps_in_time(chain: Chain, trial: Asked, found: Open, limit: X, level: X) ->
     first = chain.put(trial)("Share of gaps that are the first, as sized", first)
     law = _law(chain, trial, write, pace, t.extra.get("most"), first)
     last_law = _law(chain, trial, limits, last, t.extra.get("cap_most"), first)
-    good = write("Gaps in time", share_within(limit, pace.step, law, t.variance.each, "each"))
-    good_last = limits("Gaps in time", share_within(limit, last.step, last_law, None, "each"))
+    good = share_within(limit, pace.step, law, t.variance.each, "each")
+    good_last = share_within(limit, last.step, last_law, None, "each")
     return chain.in_time(trial, found.test, found.waiting, good, good_last, level - BARELY, text)
 
 

@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, STEPS
+from planner.workbook.live.targets import FIRST_OCTAVES, OCTAVES, STEPS
 
-FEW = 2
-"""Open rates of which the middle is guessed."""
+NARROW = 20
+"""Smallest ranges that may be open for every search that ends in one of them to be asked."""
 MOST = 8
-"""Rounds of rates after which no more are asked but those of the search."""
-BELOW = 1
-"""Of these, how many just below the hint: it is the lower end of a range."""
+"""Rounds after which no more rates are asked but those of such searches."""
 FAR = (0.2, 0.6, 0.85, 0.93, 0.97, 1.04, 1.15)
-"""Of these, how far from the hint the others are."""
-
-NEAR = 0.006
-"""Share by which a capacity that the planner found may be below the highest rate."""
+"""Of the rates asked about a hint, how far from it those are that are not beside it."""
+NEAR = 0.004
+"""Share by which a capacity that the planner found is hardly ever further below the highest rate.
+"""
 BURSTS = 0.6
 """Power of the squared CV of arrivals by which it lowers the highest rate, at most."""
 
@@ -29,8 +27,8 @@ class Guess:
     """Which rates hold, as far as known, and what follows for the rates that a search tries.
 
     A search halves a range of rates by trial and then asks two numbers of replicas
-    (``live.sizing``). Each rate follows from whether the one before it holds. Guessed rates up to
-    the first wrong guess are right, so every round of them settles at least one more.
+    (``live.sizing``). Each rate follows from whether the one before it holds. So all searches that
+    end near a guess are asked at once: most of their rates are the same.
 
     Attributes
     ----------
@@ -55,39 +53,55 @@ class Guess:
     burstier: float = 1.0
     steps: int = STEPS
     known: dict[float, bool] = field(default_factory=dict)
-    exploring: bool = False
+    rounds: int = 0
 
     @property
     def width(self) -> int:
-        """Rates that are asked at once."""
+        """Rates that a search asks."""
         return self.steps + 2
 
     def rates(self) -> list[float]:
-        """The rates to ask next: those of the search, or some that tell more."""
+        """The rates to ask next, each once: those of all searches that may be it, or some that
+        tell more."""
         low, high = self._open()
-        wide = math.log2(high / low) > self.width * self._cell(low)
-        inside = [] if wide else [r for r in self._ends(low, 0, self.width + 2) if low < r < high]
-        if wide and low < self.hint < high:
-            inside = self._about(low, high)
-        elif wide:
-            inside = np.geomspace(low, high, self.width + 2)[1:-1].tolist()
-        self.exploring = len(inside) > FEW and len(self.known) < MOST * self.width
-        return inside if self.exploring else self._path(self._middle())[0]
+        if not self.known and self._near <= 1.0 + NEAR and low < self.hint < high:
+            first = self.hint / 2.0 ** (self._cell(self.hint) / 2.0)
+            return self._of_all(first, min((1.0 + NEAR) * self.hint, high))
+        wide = math.log2(high / low) > NARROW * self._cell(low)
+        if not wide or self.rounds >= MOST:
+            return self._of_all(low, high)
+        if not self.known and low < self.hint < high:
+            return self._about(low, high)
+        inside: list[float] = np.geomspace(low, high, self.width + 2)[1:-1].tolist()
+        return inside
+
+    @property
+    def _near(self) -> float:
+        """Ratio of the hint to the least that the highest rate should be."""
+        return float(self.burstier**BURSTS)
 
     def _about(self, low: float, high: float) -> list[float]:
         """Open rates beside the hint, close together where the highest that holds should be."""
-        least = self.hint * self.burstier ** -BURSTS
-        if self.hint / least > 1.0 + NEAR:
-            count = self.width - len(FAR) // 2
-            near = np.geomspace(least, (1.0 + NEAR) * self.hint, count).tolist()
-        else:
-            near = self._ends(self.hint, -BELOW, self.width - len(FAR))
+        near = np.geomspace(self.hint / self._near, (1.0 + NEAR) * self.hint, self.width).tolist()
         return [r for r in (*near, *(f * self.hint for f in FAR)) if low < r < high]
 
-    def borne_out(self, rates: list[float], holds: list[bool]) -> bool:
-        """Learn which rates hold; whether they were those of the search."""
+    def _of_all(self, low: float, high: float) -> list[float]:
+        """Rates of the searches whose highest rate lies in a range; later than in the first round
+        of that in the middle of what is open too, so that each settles one."""
+        cell = self._cell(low)
+        count = min(math.ceil(math.log2(high / low) / cell), NARROW)
+        hints = [min(low * 2.0 ** (cell * i), high) for i in range(count + 1)]
+        hints += [self._middle()] if self.known else []
+        return list(dict.fromkeys(rate for hint in hints for rate in self._path(hint)[0]))
+
+    def learn(self, rates: list[float], holds: list[bool]) -> list[int] | None:
+        """Learn which rates hold; the places in them of the rates of the search, None where not
+        all of these are there."""
+        self.rounds += 1
         self.known.update(zip(rates, holds, strict=True))
-        return not self.exploring and self._path(self._middle())[0] == rates
+        places = {rate: place for place, rate in enumerate(rates)}
+        found = [places.get(rate) for rate in self._path(self._middle())[0]]
+        return [p for p in found if p is not None] if None not in found else None
 
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lower and upper end of the range after each try."""
@@ -97,12 +111,6 @@ class Guess:
         """[octave] to which the search comes down about a rate."""
         below = rate < self.ceiling / 2.0**FIRST_OCTAVES
         return (OCTAVES - FIRST_OCTAVES if below else FIRST_OCTAVES) / 2.0 ** (self.steps - 1)
-
-    def _ends(self, rate: float, first: int, count: int) -> list[float]:
-        """Rates that the search may try last, from the one below a rate on, moved by ``first``."""
-        cell, below = self._cell(rate), math.log2(self.ceiling / rate)
-        start = math.ceil(below / cell) - first
-        return [self.ceiling / 2.0 ** (cell * (start - i)) for i in range(count) if start >= i]
 
     def _middle(self) -> float:
         """A rate in the middle of what is open."""

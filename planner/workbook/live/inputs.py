@@ -15,8 +15,8 @@ from planner.workbook.layout import clean, lines, number
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, as_number, both, is_number, when, x
 from planner.workbook.live.lengths import LengthInputs
-from planner.workbook.live.onepool import NEVER_S, Targets
 from planner.workbook.live.step import Hardware
+from planner.workbook.live.targets import NEVER_S, Targets
 from planner.workbook.plan import Plan, Row, lengths_of
 from planner.workload import MAX_P95_OVER_MEAN, SEVERAL_TOKENS, Z95, Lengths
 

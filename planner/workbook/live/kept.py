@@ -6,11 +6,11 @@ from typing import Any
 
 from planner.workbook import words
 from planner.workbook.layout import number, write_table
+from planner.workbook.live.asked import Asked
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, round_up, when, x
 from planner.workbook.live.inputs import InputCells
 from planner.workbook.live.pools import OptionCells, PoolCells, PoolPlan
-from planner.workbook.live.search import Asked
 from planner.workbook.live.seen import LEVELS, Seen
 from planner.workbook.live.sizing import Found
 from planner.workbook.operating_points import columns_of

@@ -139,7 +139,7 @@ class Law:
 
 
 def law_of(write: Write, cells: dict[str, X], cv2: X, pace: Pace, bound: Cells | None,
-           gaps: tuple[X, X, X], label: str = "") -> Law:
+           gaps: tuple[X, X, X], label: str = "", ranges: bool = True) -> Law:
     """Write the law of answers with some gaps between tokens.
 
     Parameters
@@ -152,12 +152,15 @@ def law_of(write: Write, cells: dict[str, X], cv2: X, pace: Pace, bound: Cells |
         Means of the gaps of an answer, of 1 over them, and of 1 over their squares.
     label : str
         Ending of the labels.
+    ranges : bool
+        Whether formulas over all rows at once read it too; else the share without a prompt has no
+        cells of its own.
     """
     rate, after, ahead = cells["stop"], cells["after"], cells["ahead"]
     each, first, second = gaps
     step, before, cost = pace.step, pace.before, pace.cost
-    none = write(f"Meets no prompt{label}", exp(
-        0.0 - rate / (1.0 + ahead) * (before + step * each)) / (1.0 + after))
+    none_e = exp(0.0 - rate / (1.0 + ahead) * (before + step * each)) / (1.0 + after)
+    none = write(f"Meets no prompt{label}", none_e) if ranges else Single(none_e)
     come = (rate * (before * first + step) + after * first) * cost
     come = come if pace.most is None else least(come, pace.most)
     met = most(1.0 - none.each, 1e-12)

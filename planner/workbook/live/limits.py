@@ -16,10 +16,11 @@ from planner.workbook.live.expr import X, highest, least, most, when
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.gaps import Open, gaps_in_time
 from planner.workbook.live.laws import law_of, share_within
-from planner.workbook.live.onepool import NEVER_S, SHORT_HALVINGS
+from planner.workbook.live.targets import NEVER_S, SHORT_HALVINGS
 
 if TYPE_CHECKING:
-    from planner.workbook.live.search import Asked, Chain
+    from planner.workbook.live.asked import Asked
+    from planner.workbook.live.search import Chain
 
 TOKEN_BARELY = 1e-9
 """Share by which the level of the tokens of a whole request may be missed
@@ -90,7 +91,7 @@ def whole_within(chain: Chain, one: Asked, limit: X, level: X) -> X:
     late = most(_first_token(chain, one, limit, level), _late(
         chain, one, limit, level, one.alone, "first token, wait for the prefill alone"))
     left = _left(chain, one, limit, level, late)
-    reached, _ = chain.whole(one, chain.tables.output.quantile(level), chain.whole_label)
+    reached = chain.whole(one, chain.tables.output.quantile(level), chain.whole_label)
     return chain.put(one)("Share of answers within it", reached(left))
 
 
@@ -102,10 +103,8 @@ def _whole_in_time(chain: Chain, trial: Asked, found: Open, left: X) -> Column:
     assert trial.limits is not None
     t, text = chain.tables, ", whole requests"
     law, last = trial.laws[chain.whole_label][0], trial.laws[f"{chain.whole_label}, limits"][0]
-    good = trial.write(f"In time{text}", share_within(
-        left, trial.pace.step, law, t.variance.each, "each"))
-    good_last = trial.limits(f"In time{text}", share_within(
-        left, trial.limits_pace.step, last, None, "each"))
+    good = share_within(left, trial.pace.step, law, t.variance.each, "each")
+    good_last = share_within(left, trial.limits_pace.step, last, None, "each")
     level = chain.targets.e2e_level
     assert level is not None
     return chain.in_time(trial, found.test, found.waiting, good, good_last,

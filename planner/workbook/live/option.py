@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.workbook.live.asked import Asked, Rows
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import (
     X,
@@ -21,12 +22,13 @@ from planner.workbook.live.expr import (
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.lengths import write as write_lengths
-from planner.workbook.live.onepool import Tables, Targets
 from planner.workbook.live.pools import Demand, OptionCells, PoolCells, PoolPlan
-from planner.workbook.live.search import Asked, Chain, Rows
+from planner.workbook.live.search import Chain
 from planner.workbook.live.seen import latencies
 from planner.workbook.live.sizing import size
 from planner.workbook.live.step import StepSheet
+from planner.workbook.live.tables import Tables
+from planner.workbook.live.targets import Targets
 from planner.workbook.live.twopools import TwoPools
 
 

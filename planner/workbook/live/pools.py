@@ -9,10 +9,10 @@ from planner.roofline import Deployment
 from planner.setups.disaggregated import ADMISSION_SHARE
 from planner.workbook.live.expr import X, x
 from planner.workbook.live.lengths import LengthInputs
-from planner.workbook.live.onepool import Load, Targets
 from planner.workbook.live.seen import Seen
 from planner.workbook.live.sizing import Found
 from planner.workbook.live.step import Hardware, StepSheet
+from planner.workbook.live.targets import Load, Targets
 
 SCALAR_ROWS = 110
 """Rows kept for the scalars of one search."""

@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from planner.workbook.live.search import Chain
+    from planner.workbook.live.chain_columns import ChainColumns
 
 RANGE = re.compile(r"(\$?[A-Z]{1,3})\$(\d+):\1\$(\d+)")
 """A column of a sheet as a range."""
 
 
-def by_row(text: str, chain: Chain) -> str:
+def by_row(text: str, chain: ChainColumns) -> str:
     """A formula over the batch sizes as one of a single row of them."""
     t = chain.tables
     columns = [t.width, t.n, t.end, t.seconds, t.extra.get("per_token"), chain.middles,

@@ -8,15 +8,16 @@ import numpy as np
 
 from planner.queueing import PERCENTILES
 from planner.workbook.fast import letters
+from planner.workbook.live.asked import Asked
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, most, x
 from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.gaps import gaps_reached
 from planner.workbook.live.halving import TRIED, Reached
 from planner.workbook.live.lengths import LengthRows
-from planner.workbook.live.onepool import HALVINGS
-from planner.workbook.live.search import Asked, Chain
+from planner.workbook.live.search import Chain
 from planner.workbook.live.search_rows import by_row
+from planner.workbook.live.targets import HALVINGS
 from planner.workload import SEVERAL_TOKENS
 
 LEVELS = tuple(p / 100.0 for p in PERCENTILES)
@@ -73,7 +74,7 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         Level of the target of the gap between tokens.
     """
     c, t = one.cells, chain.tables
-    chain.output(one)
+    chain.own_tokens(one)
     reached = token_columns(chain, one)
     board.heading("Latencies at the peak", "Percentiles by halving: each try goes half as far as "
                   "the one before.")
@@ -92,13 +93,13 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
         ("TTFT", "TPOT", "whole request"), levels, strict=True)]
     span = board.line("Range of first tokens", first.longest(), "s", "", "six")
     wide = board.line("Range of token times", 1.01 * c["reach"], "s", "", "six")
-    _, mean = chain.whole(one, output.mean, "answers of the mean length")
+    mean = chain.whole_mean(one, output.mean, "answers of the mean length")
     start = board.row
     put = Across(board)
     ttft = _tries(put, "TTFT [s]", span, first.reached, at[0])
     tpot = _tries(put, "TPOT [s]", wide, reached, at[1])
     tokens = put("Answer of that level [tokens]", output.quantile(at[2]))
-    such, _ = chain.whole(one, tokens, "answers of that level", put)
+    such = chain.whole(one, tokens, "answers of that level", put)
     each = _tries(put, "TPOT of such an answer [s]", wide, such, at[2])
     target = X(at[2].text, at[2].value[:1])
     own = _tries(put, "TTFT of that level, target [s]", span, first.reached, target)

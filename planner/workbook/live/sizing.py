@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.workbook.fast import letters
+from planner.workbook.live.asked import Asked, Rows, Scalars
 from planner.workbook.live.expr import X, both, least, most, round_up, sqrt, square, when, x
 from planner.workbook.live.guess import Guess
-from planner.workbook.live.onepool import FIRST_OCTAVES, OCTAVES, Load
-from planner.workbook.live.search import Asked, Rows, Scalars
+from planner.workbook.live.targets import FIRST_OCTAVES, OCTAVES, Load
 
 Ask = Callable[[int, X, X, X | None], tuple[Asked, X]]
 """From a column, a rate, an arrival CV² and a batch limit (or none) to the cells of the column and
@@ -118,18 +118,22 @@ def one_by_one(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
 
 
 def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
-    """The same tries, written at once: rates are guessed until each try bears out the next."""
+    """The same tries, written at once: rates are guessed until those of the search are there."""
     wanted, steps = load.rate / load.utilization, load.steps
     column, spread = rows.column(1), float(load.cv.value) ** 2 - 1.0
     guess = Guess(float(ceiling.value), float(wanted.value), load.carried,
                   burstier(spread, float(wanted.value), load.carried), steps)
     while True:
         rates = np.array(guess.rates())[:, None]
-        rows.board.dry = guess.exploring
         cv2 = 1.0 + spread * np.minimum(rates / float(wanted.value), 1.0)
+        rows.board.hold()
         one, holds = ask(column, X("0", rates), X("0", cv2), None)
-        if guess.borne_out(rates[:, 0].tolist(), (holds.value[:, 0] > 0.0).tolist()):
+        tried = guess.learn(rates[:, 0].tolist(), (holds.value[:, 0] > 0.0).tolist())
+        rows.board.release(tried or [])
+        if tried:
             break
+    rate, cv2s, limit, holds = (X(e.text, e.value[tried]) for e in (
+        one.rate, one.cv2, one.cells["limit"], holds))
     for place in range(1, steps + 3):
         _title(rows, place, f"Try {place}" if place <= steps else FEWER if place < steps + 2
                else "Planned")
@@ -139,23 +143,23 @@ def together(rows: Rows, load: Load, ceiling: X, ask: Ask) -> Tried:
         row = e.text.rpartition("$")[2]
         return X(f"${letters(rows.column(place))}${row}", float(e.value[place - 1, 0]))
 
-    low = _bounds(rows, one.rate, holds, ceiling, guess)
+    low = _bounds(rows, rate, holds, ceiling, guess)
     board, put = rows.board, Scalars(rows, rows.column(steps + 1))
     first = put(BY_RATE, _by_rate(wanted, low))
     fewer = put(FEWER, most(first - 1.0, 1.0))
     count = Scalars(rows, rows.column(steps + 2))(BY_RATE, when(
         both(cell(holds, steps + 1) > 0.0, first > 1.0), fewer, first))
-    row = _row_of(one.rate)
+    row = _row_of(rate)
     before = letters(column)
     board.each_across(row, column, (
-        (1, X((ceiling / float(2**FIRST_OCTAVES)).text, one.rate.value[:1])),
+        (1, X((ceiling / float(2**FIRST_OCTAVES)).text, rate.value[:1])),
         (steps - 1, X(f"SQRT({before}${rows.known[LOW] + 1}*{before}${rows.known[HIGH] + 1})",
-                      one.rate.value[1:steps])),
+                      rate.value[1:steps])),
         (1, wanted / fewer), (1, wanted / count)))
-    board.each_across(_row_of(one.cv2), column, (
-        (steps, _try_cv2(load, X(one.rate.text, one.rate.value[:steps]), wanted)),
+    board.each_across(_row_of(cv2s), column, (
+        (steps, _try_cv2(load, X(rate.text, rate.value[:steps]), wanted)),
         (1, arrival_cv2(load, fewer)), (1, arrival_cv2(load, count))))
-    return Tried(count, cell(holds, steps + 2), low, cell(one.cells["limit"], steps + 2))
+    return Tried(count, cell(holds, steps + 2), low, cell(limit, steps + 2))
 
 
 def burstier(spread: float, wanted: float, carried: float) -> float:

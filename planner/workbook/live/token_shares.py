@@ -1,0 +1,153 @@
+"""Shares of the requests within a TPOT at a batch limit, and where they reach a level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from planner.workbook.fast import letters
+from planner.workbook.live.asked import Asked, Scalars
+from planner.workbook.live.expr import X, most, normal, pick, place_below, sqrt, total, x
+from planner.workbook.live.halving import TRIED, Reached, States
+from planner.workbook.live.laws import FAR_OUT, TINY_S2, Law, share_within, single_cells
+from planner.workbook.live.running import LEAST_WEIGHT
+from planner.workbook.live.targets import SHORT_HALVINGS
+from planner.workbook.live.token_laws import TokenLaws
+
+
+class TokenShares(TokenLaws):
+    """Distributions of TPOT over all states under a batch limit."""
+
+    def output(self, one: Asked) -> X:
+        """Output of each row of batch sizes under the limit, as ranges; the cells that sum it up
+        are written when it is first asked for."""
+        if "output" not in one.over_sizes:
+            t, c = self.tables, one.cells
+            inside = (t.end.all <= c["cap"]) * self.weights(one) * t.n.all / self.tpot(one)
+            put = Scalars(self.rows, one.column)
+            c["last"] = put("Output of those that wait", c["tail"] * c["cap"] / c["tpot"])
+            c["tokens"] = put("Output of all states", most(total(inside) + c["last"],
+                                                           LEAST_WEIGHT))
+            self._last(put, one, inside)
+            one.over_sizes["output"] = inside
+        return one.over_sizes["output"]
+
+    def reached(self, one: Asked, law: Law | None = None, last: Law | None = None,
+                inside: X | None = None) -> Reached:
+        """Share of the requests with a TPOT of at most some time, of a law or of the answers.
+
+        Parameters
+        ----------
+        inside : X, optional
+            The output of each row of batch sizes, where a column holds it.
+        """
+        rows, c, t = self.output(one), one.cells, self.tables
+        written = rows if inside is None else inside
+
+        def share(time: X) -> X:
+            return (total(written * self.good(one, time, law))
+                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
+
+        laws = (None, None) if self.kind == "decode" else (law or one.law, last or one.last_law)
+        return Reached(share, [
+            *States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
+            *States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
+
+    def good(self, one: Asked, time: X, law: Law | None = None) -> X:
+        """Share within ``time`` of each row of batch sizes, as ranges."""
+        t = self.tables
+        if self.kind == "decode":
+            return normal((time - t.seconds.all) / sqrt(t.variance.all + TINY_S2))
+        law = law or one.law
+        assert law is not None
+        return share_within(time, t.seconds.all, law, t.variance.all, "all")
+
+    def last_good(self, one: Asked, time: X, last: Law | None = None) -> X:
+        """The same of those that wait at the limit."""
+        c = one.cells
+        if self.kind == "decode":
+            return normal((time - c["last_step"]) / sqrt(x(TINY_S2)))
+        law = last or one.last_law
+        assert law is not None
+        return share_within(time, c["last_step"], law, None, "each")
+
+    def _last(self, put: Scalars, one: Asked, inside: X) -> None:
+        """The step and the pace at the limit; of a decode pool the mean over all states."""
+        t, c = self.tables, one.cells
+        place = place_below(c["cap"], t.cap.all)
+        c["last_step"] = put("Step at the limit [s]", pick(t.cap_step.all, place))
+        if self.kind == "decode":
+            c["reach"] = c["last_step"]
+            c["mean_tpot"] = put("TPOT, mean [s]", (
+                total(inside * t.seconds.all) + c["last"] * c["last_step"]) / c["tokens"])
+            return
+        if self.kind == "chunked":
+            for name, text in (("per_token", "Extra a prompt token [s]"),
+                               ("closed", "Full [s per token]"),
+                               ("own", "Variance of a prompt [s²]"),
+                               ("most", "Added to a token, most [s]")):
+                c[f"last_{name}"] = put(f"{text} at the limit", pick(
+                    t.extra[f"cap_{name}"].all, place))
+        one.last = self._pace(one, single_cells(put, " at the limit"), "last")
+
+    def own_tokens(self, one: Asked) -> None:
+        """Of the answers at a rate whose limit was given: the law at the limit, the mean TPOT over
+        all states, and a TPOT that hardly any exceeds."""
+        inside, c, put = self.output(one), one.cells, self.put(one)
+        if self.kind == "decode":
+            return
+        law, at = one.law, self.at_last(put, one, self._gaps("own"), "")
+        assert law is not None
+        one.last_law = at
+        c["mean_tpot"] = put("TPOT, mean [s]", self._mean(one, law, at, inside))
+        c["reach"] = put("TPOT that hardly any request exceeds [s]",
+                         self.hardly_exceeded(one, at))
+
+    def hardly_exceeded(self, one: Asked, last: Law) -> X:
+        """A time [s] beyond which a law has hardly anything, at the limit."""
+        mean, swing = last.mean.each, last.swing.each
+        start = one.cells["last_step"] if last.least is None else (
+            one.cells["last_step"] + last.least.each)
+        return start + mean + FAR_OUT / 2.0 * (swing / mean + sqrt(swing))
+
+    def _mean(self, one: Asked, law: Law, last: Law, inside: X) -> X:
+        """Mean TPOT [s] of a law over the states, and at the limit."""
+        t, c = self.tables, one.cells
+        added = (1.0 - law.none.all) * law.mean.all
+        tail = c["last_step"] + (1.0 - last.none.each) * last.mean.each
+        return (total(inside * (t.seconds.all + added)) + c["last"] * tail) / c["tokens"]
+
+    def whole(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X] | None = None
+              ) -> Reached:
+        """For answers of so many tokens: the share within a TPOT.
+
+        Parameters
+        ----------
+        put : callable, optional
+            Writes the single cells; below the others of the rate where not given.
+        """
+        self.output(one)
+        if self.kind == "decode":
+            return self.reached(one)
+        return self.reached(one, *self._whole_laws(one, tokens, label, put or self.put(one)))
+
+    def whole_mean(self, one: Asked, tokens: X, label: str) -> X:
+        """For answers of so many tokens: their mean TPOT [s]."""
+        inside = self.output(one)
+        if self.kind == "decode":
+            return one.cells["mean_tpot"]
+        return self._mean(one, *self._whole_laws(one, tokens, label, self.put(one)), inside)
+
+    def _whole_laws(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X]
+                    ) -> tuple[Law, Law]:
+        """The laws of answers of so many tokens over the batch sizes, and at the limit."""
+        law, gaps = one.laws.get(label) or self.whole_law(one, tokens, label, put)
+        return law, self.at_last(put, one, gaps, f", {label}")
+
+    def halved(self, put: Scalars, reached: Reached, span: X, level: X, label: str) -> X:
+        """Where a distribution reaches a level [s], by halving a range."""
+        start = put(f"Try 1 {label}", span / 2.0)
+        top, above = put.rows.row(f"Try 1 {label}{put.suffix}"), f"{letters(put.column)}{{p}}"
+        test = reached.below(level, start.value).replace(TRIED, above)
+        return put.down([f"Try {i} {label}" for i in range(2, SHORT_HALVINGS + 1)], X(
+            f"{above}+IF({test},1,-1)*{span.text}/2^(ROW()-{top})",
+            reached.tries(span, level, SHORT_HALVINGS)[:, 1:]))
