@@ -15,12 +15,14 @@ from typing import NamedTuple
 from planner.candidates import Candidate
 from planner.misses import miss_of
 from planner.requests import Layout, PlanRequest
-from planner.setups.base import Table
+from planner.setups.base import Table, Verdict
 from planner.setups.chunked import Chunked
 from planner.setups.colocated import Colocated
+from planner.setups.continuous import Continuous
 from planner.setups.static import Static
 from planner.sizing import (
     Answer,
+    Check,
     Miss,
     Pool,
     Refusal,
@@ -170,12 +172,28 @@ def _offer(request: PlanRequest, variant: _Variant, best: _Best) -> Answer | Ref
     """Size a variant and offer it to the best."""
     source, table = variant.source, variant.table
     limit, known = best.limit(table.deployment.layout, request)
-    answer = smallest(source.check, request, limit, variant.ceiling_rps, known)
+    answer = smallest(_check(request, source), request, limit, variant.ceiling_rps, known)
     if isinstance(answer, Answer):
         each, cap = share(request, answer.replicas), answer.verdict.cap
         ttft_s, tpot_s = source.means(*each, cap)
         best.offer(variant, answer, source.misses_tpot(*each, cap), ttft_s + tpot_s)
     return answer
+
+
+def _check(request: PlanRequest, source: Serving) -> Check:
+    """The check of a source; with a target on gaps, at the load of the peak itself too: few decodes
+    may stand longer for a chunk of one prompt than more do for one of several."""
+    gap, headroom = request.workload.slo("itl"), request.limits.target_utilization
+    if gap is None or not isinstance(source, Continuous):
+        return source.check
+
+    def check(rate_per_s: float, cv2: float) -> Verdict:
+        verdict = source.check(rate_per_s, cv2)
+        if verdict.ok and source.gaps_late(gap, rate_per_s * headroom, cv2, verdict.cap):
+            return Verdict(False, 0, "itl")
+        return verdict
+
+    return check
 
 
 def _refused_layouts(setup: str, tried: list[_Variant], refused: list[tuple[_Variant, Refusal]],

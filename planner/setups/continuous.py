@@ -230,6 +230,13 @@ class Continuous(ABC):
         within = alike.token_share_within(max(limit_s, 0.0) / tokens * (1.0 + CLOSE))
         return within[index] >= target.level
 
+    def gaps_late(self, target: Slo, rate_per_s: float, cv2: float, cap: int) -> bool:
+        """Whether a batch limit misses a target on gaps at a rate [1/s]."""
+        chain = self.chain(rate_per_s, cv2)
+        if chain is None or cap > len(chain.n):
+            return True
+        return bool(chain.gaps_within(target.limit_s)[cap - 1] < target.level)
+
     def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether a cap misses a target on whole requests."""
         q, at = target.percentile / 100.0, cap - 1

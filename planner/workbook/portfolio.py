@@ -122,8 +122,17 @@ def write_portfolio(rows: Sequence[Planned], notes: Sequence[str]) -> bytes:
 # -- results ------------------------------------------------------------------------------------
 
 
+def _percentile(row: Planned) -> float:
+    """The percentile of the row's targets: a template has one a row."""
+    return next((t.percentile for t in row.plan.targets()), 90.0)
+
+
 def _latency(metric: str) -> Any:
-    return lambda r: r.plan.latency_ms(r.best, metric) if r.best else None
+    def at_percentile(row: Planned) -> float | None:
+        if row.plan.target(metric) or not row.best:
+            return row.plan.latency_ms(row.best, metric) if row.best else None
+        return number((row.best.get(f"{metric}_ms") or {}).get(f"p{_percentile(row):g}"))
+    return at_percentile
 
 
 def _target(metric: str) -> Any:
@@ -180,9 +189,10 @@ _COLUMNS = (
     Column("TPOT [ms]", _latency("tpot"), 10, "one"),
     Column("Target, TPOT [ms]", _target("tpot"), 10, "one"),
     Column("Gap between tokens [ms]", _latency("itl"), 10, "one"),
+    Column("Target, gap between tokens [ms]", _target("itl"), 10, "one"),
     Column("Whole request [ms]", _latency("e2e"), 10, "count"),
     Column("Target, whole request [ms]", _target("e2e"), 10, "count"),
-    Column("Percentile [%]", lambda r: r.plan.percentile("ttft"), 10, "rank"),
+    Column("Percentile [%]", _percentile, 10, "fraction"),
     Column("Utilisation", _utilization, 10, "percent"),
     Column("Limited by", lambda r: words.limit(r.best["limited_by"])
            if r.best.get("limited_by") else None, 22, "text"),

@@ -66,6 +66,19 @@ def test_a_filled_template_gives_a_plan_per_row(client: FlaskClient, form: str) 
     assert client.get(f"/api/v1/plans/{lines[0]['Plan']}/workbook").status_code == 200
 
 
+def test_results_stand_at_the_percentile_of_the_row(client: FlaskClient) -> None:
+    row = {k: v for k, v in ROW.items() if k != "Time to first token"}
+    data = filled(client, {**row, "Gap between tokens": "50 ms", "Percentile": 99})
+    answer = client.post(URL, data=data, content_type=XLSX)
+    header, values = openpyxl.load_workbook(io.BytesIO(answer.data), data_only=True)[
+        "Results"].iter_rows(values_only=True)
+    line = dict(zip(header, values, strict=True))
+    best = client.get(f"/api/v1/plans/{line['Plan']}").json["recommended"]
+    assert (line["Percentile [%]"], line["Target, gap between tokens [ms]"]) == (99, 50)
+    for label, name in (("Gap between tokens [ms]", "itl_ms"), ("TTFT [ms]", "ttft_ms")):
+        assert line[label] == pytest.approx(best[name]["p99"])
+
+
 def test_the_answer_as_json(client: FlaskClient) -> None:
     data = filled(client, ROW)
     for query, accept in (("?format=json", XLSX), ("", "application/json")):

@@ -94,3 +94,26 @@ def test_a_target_on_gaps_is_kept_in_a_simulation(
     assert sized.latencies.itl_s[f"p{level:g}"] <= itl_ms / 1000.0 * 1.0001
     seen = simulate(fleet_of(sized, workload.slos), synthetic(workload, 30_000, 0))
     assert seen.attainment()["itl"] >= level / 100.0 - 0.005
+
+
+@pytest.mark.parametrize(("setup", "model", "workload", "itl_ms", "level"), [
+    ("chunked", "qwen3-30b-a3b", {"requests_per_second": 53.07, "prompt_tokens": 300,
+                                  "output_tokens": 5, "arrival_cv": 2,
+                                  "prefix_cache_hit_rate": 0.65}, 57.1, 90),
+    ("colocated", "llama-3.1-8b", {"requests_per_second": 69.13, "output_tokens": 5,
+                                   "prompt_tokens": {"mean": 1000, "p95": 2771}, "arrival_cv": 3},
+     12.9, 75)])
+def test_a_layout_that_keeps_the_target_is_taken(
+        setup: str, model: str, workload: dict[str, Any], itl_ms: float, level: float) -> None:
+    made = plan(1.0, 1000, 200, model=model, gpus=["a100-sxm-80gb"], setups=[setup], advice=False,
+                slo={"itl_ms": itl_ms, "percentile": level}, workload=workload)
+    assert made.options[0]["warnings"] == []
+    assert made.sized[0].latencies.itl_s[f"p{level}"] <= itl_ms / 1000.0
+
+
+def test_a_higher_rate_takes_no_fewer_gpus() -> None:
+    gpus = [plan(rate, 500, 2, model="qwen3-30b-a3b", setups=["chunked"], advice=False,
+                 slo={"itl_ms": 48.2, "percentile": 90},
+                 limits={"layouts": [{"tensor_parallel": 1}], "token_budgets": [2048],
+                         "max_gpus": 2000}).options[0]["gpus"] for rate in (80, 120, 190.2, 400)]
+    assert gpus == sorted(gpus)
