@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_NOT_COMPILED = SimpleNamespace(cache_path=None)
+"""In place of what is known of machine code, where numba is told to make none."""
 compiled: Any = njit(**_OPTIONS, **_NO_WRAPPERS)
 """Machine code that only other machine code calls."""
 
@@ -53,7 +56,7 @@ def entries_of(package: Path, *others: Path) -> Callable[[Callable[..., Any]], A
     def named(loop: Callable[..., Any]) -> Any:
         loop.__qualname__ = f"{loop.__qualname__}_{digest}"
         made = entry(loop)
-        folder = made.stats.cache_path
+        folder = getattr(made, "stats", _NOT_COMPILED).cache_path
         if folder is not None and folder not in seen:
             seen.add(folder)
             _forget(Path(folder), digest)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -82,3 +85,11 @@ def test_a_digest_is_of_what_the_files_say(tmp_path: Path) -> None:
     assert len(before) == 16
     two.write_text("y = 3\n")
     assert digest_of([one, two]) != before
+
+
+def test_without_machine_code_the_loops_are_plain_functions() -> None:
+    """For debuggers and for short jobs, where compiling takes longer than running."""
+    code = "from planner.loops.gamma import gamma_within; print(gamma_within(1.0, 1.0))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                           env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    assert float(found.stdout) == pytest.approx(1.0 - math.exp(-1.0))

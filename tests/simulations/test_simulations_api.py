@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from planner.api.background import stop_jobs
 from planner.api.simulations import EXAMPLE
 from planner.extensions import db
+from planner.warm_up import warm_up
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "jobs"))
 from jobs_helpers import make_app, wait_for
@@ -34,7 +35,9 @@ TRACE = "timestamp,prompt_tokens,output_tokens\n" + "".join(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
-    """An app whose workers do not compile: so few requests are served faster without."""
+    """An app whose workers do not compile: so few requests are served faster without. What the app
+    itself needs is compiled before."""
+    warm_up()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NUMBA_DISABLE_JIT", "1")
         app = make_app(tmp_path_factory.mktemp("simulated"), "processes", PLANNER_JOB_PROCESSES=1)
