@@ -202,7 +202,7 @@ def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array
     return [float(x) for x in found]
 
 
-def _once_or_more(shape: Array, scale_s: Array) -> Array:
+def _without_and_with(shape: Array, scale_s: Array) -> Array:
     """Laws of states that nothing is added to, then of as many with a gamma, shape (3, 2 N)."""
     alone = np.ones(len(shape))
     return np.array([np.concatenate(pair) for pair in (
@@ -416,7 +416,7 @@ class Chain:
         start_s = np.concatenate([step_s, step_s + least_s])
         mean_s = float(weights @ (step_s + (1.0 - none) * (least_s + gamma[0] * gamma[1])))
         return mean_s, _percentiles(
-            percentiles, mean_s, start_s, _once_or_more(*gamma)[:, None],
+            percentiles, mean_s, start_s, _without_and_with(*gamma)[:, None],
             np.tile(added.most_s[states], 2) - np.concatenate([0.0 * least_s, least_s]),
             np.concatenate([none * weights, (1.0 - none) * weights]))
 

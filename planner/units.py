@@ -14,7 +14,6 @@ MS_PER_S: Final = 1e3
 US_PER_S: Final = 1e6
 SECONDS_PER_HOUR: Final = 3600.0
 SECONDS_PER_DAY: Final = 86_400.0
-DAYS_PER_YEAR: Final = 365.0
 HOURS_PER_MONTH: Final = 730.0
 """365 days x 24 h / 12: the month that cloud price lists use."""
 TOKENS_PER_MILLION: Final = 1e6

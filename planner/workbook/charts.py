@@ -8,7 +8,7 @@ from xlsxwriter.utility import quote_sheetname, xl_range_abs, xl_rowcol_to_cell
 
 from planner.workbook.layout import clean, number
 from planner.workbook.plan import Plan
-from planner.workbook.styles import BAD_TEXT, FONT, GREY, LINE, NAVY, SERIES
+from planner.workbook.styles import FONT, GREY, LINE, NAVY, SERIES
 
 RANK, COST, GPUS = 0, 6, 4
 """Columns of the Summary's table that the cost chart takes."""
@@ -52,29 +52,6 @@ def cost_chart(book: Any, plan: Plan, sheet: str, table: tuple[int, int]) -> Any
         "data_labels": {"value": True, "num_format": form, "font": TEXT}})
     style_chart(chart, f"{title} by option", "Rank of the option", title, "#,##0")
     chart.set_legend({"none": True})
-    return chart
-
-
-def curve_chart(book: Any, title: str, y: str, curve: tuple[str, str],
-                target: tuple[str, str] | None, label: str) -> Any:
-    """A latency against the rate of one replica, with its target as a line.
-
-    Parameters
-    ----------
-    curve, target : tuple of str
-        References of the x and the y values.
-    """
-    chart = book.add_chart({"type": "scatter", "subtype": "straight_with_markers"})
-    chart.add_series({"name": clean(label), "categories": curve[0], "values": curve[1],
-                      "line": {"color": NAVY, "width": 2},
-                      "marker": {"type": "circle", "size": 4, "fill": {"color": NAVY},
-                                 "border": {"color": NAVY}}})
-    if target is not None:
-        chart.add_series({"name": "Target", "categories": target[0], "values": target[1],
-                          "line": {"color": BAD_TEXT, "width": 1.5, "dash_type": "dash"},
-                          "marker": {"type": "none"}})
-    style_chart(chart, title, "Requests per second of one replica [1/s]", y)
-    chart.set_legend({"position": "bottom", "font": TEXT})
     return chart
 
 
