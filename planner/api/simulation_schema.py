@@ -13,7 +13,7 @@ from planner.api.validation import StrictSchema
 from planner.api.workload_schema import SloSchema
 from planner.precision import KV_PRECISIONS, WEIGHT_PRECISIONS
 from planner.requests import SETUPS
-from planner.simulations.requests import DAY_S
+from planner.units import SECONDS_PER_DAY
 
 ROUTERS = ("random", "round_robin", "least_loaded", "power_of_two")
 MAX_REQUESTS = 1_000_000
@@ -70,7 +70,7 @@ class ArrivalsSchema(StrictSchema):
     profile = fields.List(Number(lowest=0, highest=1e9), metadata={
         "minItems": 1, "maxItems": 1440,
         "description": "Relative rate in equal parts of the day"})
-    day_s = Number(above=0, highest=1e7, metadata={"default": DAY_S})
+    day_s = Number(above=0, highest=1e7, metadata={"default": SECONDS_PER_DAY})
 
     @validates_schema
     def complete(self, data: dict[str, Any], **_: Any) -> None:

@@ -15,10 +15,9 @@ from planner.simulator import (
     synthetic,
 )
 from planner.traces.trace import Trace
+from planner.units import SECONDS_PER_DAY
 from planner.workload import Workload
 
-DAY_S = 86_400.0
-"""[s] that a daily profile of arrivals covers unless told."""
 DEFAULT_REQUESTS = 20_000
 """Requests to generate: the p99 then rests on 180 of those after the warm-up."""
 
@@ -41,7 +40,7 @@ def generated(workload: Workload, count: int, seed: int, arrivals: Mapping[str, 
         times = on_off_arrivals(rate, arrivals["on_s"], arrivals["off_s"], count, seed)
     elif arrivals and arrivals["pattern"] == "diurnal":
         times = diurnal_arrivals(rate, arrivals["profile"], count, seed,
-                                 arrivals.get("day_s", DAY_S))
+                                 arrivals.get("day_s", SECONDS_PER_DAY))
     return synthetic(workload, count, seed, times)
 
 
