@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
+from planner.loops.bulk import first_tokens_within, queue_shares, turns_ahead
 from planner.memory import sequence_bytes_per_gpu
 from planner.percentiles import reaching
 from planner.queueing import PERCENTILES
@@ -39,12 +40,8 @@ QUEUE = 6
 SMALL, FEW = 4, 24
 """Batch limit up to which each length of the queue is told apart, and how many requests more: the
 queue of small batches grows longer in batches."""
-MANY = 30.0
-"""Arrivals in a cycle from which their number is taken as normal."""
 LEAST_SKEW = 0.02
 """Skewness below which a sum of prefills counts as normal."""
-LEAK = 1e-9
-"""Chance of a fresh start, so that the chain is the one that an idle rank begins."""
 
 
 class Static:
@@ -232,13 +229,6 @@ class Cycles:
     weights: Array
     beside_s: float
 
-    def points(self, place: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Cycles [s] of some batches as points, and their shares, each of shape (places, c)."""
-        nodes, node_shares = (x[place, None] for x in self.nodes)
-        cycle = self.lengths_s[place, :, None] + self.spread_s[place, None, None] * nodes
-        shares = self.shares[place, :, None] * node_shares
-        return (np.maximum(cycle, 0.0).reshape(len(place), -1), shares.reshape(len(place), -1))
-
     @cached_property
     def nodes(self) -> tuple[Array, Array]:
         """Points of the prefill of each batch, in standard deviations, and their shares."""
@@ -247,9 +237,20 @@ class Cycles:
     @cached_property
     def moments(self) -> Array:
         """E[C] [s], E[C^2] [s^2] and E[C^3] [s^3] of a cycle, of shape (3, N)."""
-        cycle, shares = self.points(np.arange(len(self.step_s)))
-        square = cycle * cycle
-        return np.stack([(shares * x).sum(axis=1) for x in (cycle, square, square * cycle)])
+        nodes, node_shares = (x[:, None] for x in self.nodes)
+        cycle = np.maximum(self.lengths_s[..., None] + self.spread_s[:, None, None] * nodes, 0.0)
+        shares, square = self.shares[..., None] * node_shares, cycle * cycle
+        return np.stack([(shares * x).sum(axis=(1, 2)) for x in (cycle, square, square * cycle)])
+
+    @cached_property
+    def mean_alone_s(self) -> float:
+        """First token on an idle rank [s], mean."""
+        return float(self.alone_s @ self.weights)
+
+    @cached_property
+    def full_s(self) -> Array:
+        """[s] of a cycle by its batch, of shape (N,), mean over its longest answer alone."""
+        return np.asarray((self.lengths_s * self.shares).sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,18 +263,17 @@ class Batches:
         Share of the requests that find the rank idle.
     met : ndarray, shape (G,)
         Shares of the requests that come during a cycle, by the queue when it started.
-    cycle_s, cycle_shares : ndarray, shape (G, c)
-        [s] of such a cycle, and the shares of the points.
-    whole_s : ndarray, shape (G,)
-        [s] of such a cycle, mean.
+    cycles : Cycles
+    place : ndarray, shape (G,)
+        Where the batch of such a cycle stands among them.
+    whole_s, rest_s : ndarray, shape (G,)
+        [s] of such a cycle, and of what is left of it when a request comes, means.
     turns : ndarray, shape (G, T)
         Chance of each number of whole cycles to wait for besides.
     turn_s : float
         [s] of a full cycle.
     first_s, first_shares : ndarray, shape (G, 3)
         [s] of the request's own batch to its first token: low, middle and high, and their shares.
-    alone_s, weights : ndarray, shape (k,)
-        [s] first token on an idle rank, and shares of the prompts.
     batches : ndarray, shape (G,)
         Shares of the requests by the queue when their own cycle started.
     step_s, ends : ndarray, shape (G,)
@@ -286,15 +286,14 @@ class Batches:
 
     idle: float
     met: Array
-    cycle_s: Array
-    cycle_shares: Array
+    cycles: Cycles
+    place: NDArray[np.intp]
     whole_s: Array
+    rest_s: Array
     turns: Array
     turn_s: float
     first_s: Array
     first_shares: Array
-    alone_s: Array
-    weights: Array
     batches: Array
     step_s: Array
     ends: Array
@@ -308,8 +307,6 @@ class Batches:
         Arrivals in a cycle are a Poisson number over a gamma time, a negative binomial one, with
         the index of dispersion of the arrivals on top.
         """
-        from scipy.special import ndtr  # late: a quarter of a second that only this setup takes
-
         ends, queue = _queues(cap)
         # The first state is a cycle that an arrival started, the others are groups of queues.
         queue = np.concatenate([[1.0], queue])
@@ -321,59 +318,43 @@ class Batches:
         swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
         come[0], swing[0] = come[0] + burst, swing[0] + burst * (1.0 + burst)
         left = np.maximum(queue - cap, 0.0)
-        reached = _at_most(np.concatenate([[0.0], ends]) - left[:, None], come, swing)
-        reached[:, -1] = 1.0
-        moves = np.diff(reached, prepend=0.0, axis=1) * (1.0 - LEAK)
-        moves[:, 0] += LEAK
-        system = moves.T - np.eye(len(queue))
-        system[-1] = 1.0
-        share = np.maximum(np.linalg.solve(system, np.eye(len(queue))[-1]), 0.0)
-        share = share / share.sum()
+        share = queue_shares(ends, left, come, swing)
         requests = float(share @ come) + share[0]
         elapsed = second / (2.0 * mean)
         own = np.maximum(third / (3.0 * mean) - elapsed**2, 0.0)
         ahead = left + rate_per_s * elapsed + burst
         spread = np.sqrt(max(cv2, 1.0) * rate_per_s * elapsed + rate_per_s**2 * own + 1e-9)
-        turns = np.arange(1.0, ends[-1] / cap + 2.0)
-        below = ndtr((cap * turns - 0.5 - ahead[:, None]) / spread[:, None])
-        below[:, -1] = 1.0
+        turns = turns_ahead(cap, math.ceil(ends[-1] / cap + 1.0), ahead, spread)
         crowd = np.clip(1.0 + left + rate_per_s * second / mean + burst, 1.0, cap) - 1.0
         every = np.arange(float(len(cycles.prefill_s)))
         first, wide = (np.interp(crowd, every, x) for x in (cycles.prefill_s, cycles.spread_s))
         nodes, node_shares = (x[np.rint(crowd).astype(np.intp)] for x in cycles.nodes)
         first = np.maximum(first[:, None] + wide[:, None] * nodes, 0.0)
         served = share * batch
-        full = float(cycles.lengths_s[cap - 1] @ cycles.shares[cap - 1])
-        return cls(float(share[0] / requests), share * come / requests, *cycles.points(place), mean,
-                   np.diff(below, prepend=0.0, axis=1), full,
-                   first + cycles.beside_s, node_shares, cycles.alone_s, cycles.weights,
-                   served / served.sum(), cycles.step_s[place],
+        return cls(float(share[0] / requests), share * come / requests, cycles, place, mean,
+                   elapsed, turns, float(cycles.full_s[cap - 1]), first + cycles.beside_s,
+                   node_shares, served / served.sum(), cycles.step_s[place],
                    np.minimum(np.concatenate([[1.0], ends]), float(cap)), cycles.step_s[:cap],
                    float(share @ batch))
 
     @property
     def mean_ttft_s(self) -> float:
         """Mean time to first token [s]."""
-        second = (self.cycle_shares * self.cycle_s**2).sum(axis=1)
-        rest = second / (2.0 * self.whole_s)
-        wait = rest + self.turn_s * (
+        wait = self.rest_s + self.turn_s * (
             self.turns @ np.arange(float(self.turns.shape[1]))) + (
             self.first_s * self.first_shares).sum(axis=1)
-        return float(self.idle * (self.alone_s @ self.weights) + self.met @ wait)
+        return float(self.idle * self.cycles.mean_alone_s + self.met @ wait)
 
     def ttft_within(self, limits_s: Array) -> Array:
         """P(TTFT <= limit) for ``limits_s`` [s].
 
         P(rest <= t) = E[min(C, t)] / E[C] of a cycle C.
         """
-        state, turn = np.nonzero(self.turns * self.met[:, None] > 1e-9)
-        t = np.maximum(limits_s[:, None, None] - self.turn_s * turn[:, None]
-                       - self.first_s[state], 0.0)
-        rest = np.einsum("lsfc,sc->lsf", np.minimum(t[..., None], self.cycle_s[state][:, None, :]),
-                         self.cycle_shares[state])
-        busy = (rest * self.first_shares[state]).sum(axis=2) @ (
-            self.met[state] * self.turns[state, turn] / self.whole_s[state])
-        alone = (self.alone_s <= limits_s[:, None]) @ self.weights
+        cycles = self.cycles
+        busy = first_tokens_within(
+            limits_s, cycles.lengths_s, cycles.shares, cycles.spread_s, *cycles.nodes, self.place,
+            self.met, self.whole_s, self.turns, self.turn_s, self.first_s, self.first_shares)
+        alone = (cycles.alone_s <= limits_s[:, None]) @ cycles.weights
         return np.asarray(busy + self.idle * alone)
 
     def figures(self, levels: tuple[float, ...]) -> tuple[dict[str, float], dict[str, float]]:
@@ -443,21 +424,6 @@ def _queues(cap: int) -> tuple[Array, Array]:
     ends = np.array(range(1, longest + 1) if cap <= SMALL else cap_sequence(longest), dtype=float)
     ends = np.unique(np.append(ends, [cap, longest]))
     return ends, (np.concatenate([[0.0], ends[:-1]]) + 1.0 + ends) / 2.0
-
-
-def _at_most(count: Array, mean: Array, variance: Array) -> Array:
-    """P(number <= count) of negative binomial numbers, of shape (rows, columns)."""
-    from scipy.special import betainc, ndtr  # late, as above
-
-    most = np.floor(count)
-    over = np.maximum(variance, mean * (1.0 + 1e-6))
-    many = mean > MANY
-    found = ndtr((most + 0.5 - mean[:, None]) / np.sqrt(over)[:, None])
-    few = np.flatnonzero(~many)
-    if few.size:
-        m, v = mean[few, None], over[few, None]
-        found[few] = betainc(m**2 / (v - m), np.maximum(most[few], 0.0) + 1.0, m / v)
-    return np.asarray(np.where(most >= 0.0, found, 0.0))
 
 
 def longest_of(tokens: Array, weights: Array, n: Array) -> Array:
