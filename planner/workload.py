@@ -26,7 +26,8 @@ REFERENCE_TOKENS = 96.0
 """[token] mean of the answers whose TPOT sizes a pool, whatever the answers are."""
 _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
-_Z_EDGES = [_NORMAL.inv_cdf(float(p)) for p in _EDGES[1:-1]]
+_TAIL_EDGES = np.concatenate([_EDGES[:-3], 1.0 - np.array(
+    [7e-3, 5e-3, 3.5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4, 5e-5, 1e-5, 1e-6, 0.0])])
 
 
 @dataclass(frozen=True)
@@ -215,10 +216,37 @@ def lognormal(mu: float, sigma: float) -> Lengths:
     """
     if sigma < 1e-9:
         return constant(math.exp(mu))
-    below = np.concatenate([[0.0], [_NORMAL.cdf(v - sigma) for v in _Z_EDGES], [1.0]])
-    shares = np.diff(_EDGES)
-    means = math.exp(mu + sigma**2 / 2) * np.diff(below) / shares
+    return _binned(mu, sigma, _EDGES)
+
+
+def _binned(mu: float, sigma: float, edges: NDArray[np.float64]) -> Lengths:
+    """A log-normal in bins between shares that start at 0 and end at 1."""
+    below = [_NORMAL.cdf(_NORMAL.inv_cdf(float(p)) - sigma) for p in edges[1:-1]]
+    shares = np.diff(edges)
+    means = math.exp(mu + sigma**2 / 2) * np.diff([0.0, *below, 1.0]) / shares
     return Lengths(np.maximum(means, 1.0), shares, "lognormal")
+
+
+def lognormal_parameters(lengths: Lengths) -> tuple[float, float]:
+    """Mean and deviation of ln(tokens) of binned log-normal lengths.
+
+    Of a log-normal cut at its quantile z, the share Phi(z - sigma) of the mean lies below the cut.
+    """
+    mean = lengths.mean
+    edges = np.concatenate([[0.0], np.cumsum(lengths.weights)])
+    place = int(np.searchsorted(edges, 0.9 - 1e-9)) - 1
+    below = float(lengths.weights[: place + 1] @ lengths.tokens[: place + 1]) / mean
+    share = min(max(float(edges[place + 1]), 1e-9), 1 - 1e-9)
+    sigma = _NORMAL.inv_cdf(share) - _NORMAL.inv_cdf(min(max(below, 1e-9), 1 - 1e-9))
+    return math.log(mean) - sigma**2 / 2.0, sigma
+
+
+def with_tail(lengths: Lengths) -> Lengths:
+    """The same lengths, those of a log-normal with its longest hundredth in finer bins: of
+    many answers the longest is among these."""
+    if lengths.kind != "lognormal" or len(lengths.tokens) == 1:
+        return lengths
+    return _binned(*lognormal_parameters(lengths), _TAIL_EDGES)
 
 
 def from_mean_p95(mean: float, p95: float) -> Lengths:

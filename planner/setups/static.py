@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops.bulk import first_tokens_within, queue_shares, turns_ahead
+from planner.loops.bulk import cycle_moments, first_tokens_within, queue_shares, turns_ahead
 from planner.memory import sequence_bytes_per_gpu
 from planner.percentiles import reaching
 from planner.queueing import PERCENTILES
@@ -33,13 +33,16 @@ from planner.setups.base import (
     highest_held,
 )
 from planner.setups.continuous import Array
-from planner.workload import SLACK, Slo
+from planner.workload import SLACK, Lengths, Slo, with_tail
 
-QUEUE = 6
-"""Longest queue that is told apart, in batches."""
+QUEUE, PARTS = 12, 3
+"""Longest queue that is told apart, in batches, and groups of it a batch: each cycle takes a batch
+off, which wide groups would not show."""
 SMALL, FEW = 4, 24
 """Batch limit up to which each length of the queue is told apart, and how many requests more: the
 queue of small batches grows longer in batches."""
+DEPTHS = 4
+"""Contexts at which the steps of a cycle are worked out; between them straight lines."""
 LEAST_SKEW = 0.02
 """Skewness below which a sum of prefills counts as normal."""
 
@@ -58,18 +61,34 @@ class Static:
         self.table = table
         self.workload = table.workload
         self.caps = table.caps[table.caps <= self._reserved_cap()]
-        n = table.n[: int(self.caps[-1])] if self.caps.size else table.n[:1]
+        self.n = n = table.n[: int(self.caps[-1])] if self.caps.size else table.n[:1]
         prompt = self.workload.new_prompt
         self.prefill_s = table.times.seconds(
             new_tokens=n * prompt.mean, prompts=n,
             cached=self.workload.prompt.mean - prompt.mean)
-        self.decode_s = table.decode_s[: len(n)]
         self.prefill_s = self.prefill_s + n * _uneven_s(table)
         self.prefill_s[0] = float(table.prompt_weights @ table.prefill_s)
         self.prefill_s = np.maximum.accumulate(self.prefill_s)
-        self.cycle_s = self.prefill_s + longest_of(self.workload.output.tokens,
-                                                   self.workload.output.weights, n) * self.decode_s
-        self.n = n
+        self.answers = with_tail(self.workload.output)
+        longest = self.answers.tokens
+        steps_s = self._steps_s(np.append(longest, self.answers.mean))
+        self.decode_s, self.padded_s = steps_s[:, -1], longest * steps_s[:, :-1]
+        own = np.ceil(n / table.deployment.layout.data).astype(np.intp) - 1
+        self.longest = longest_shares(self.answers, int(own[-1]) + 1)
+        self.cycle_s = self.prefill_s + (self.longest[own] * self.padded_s).sum(axis=1)
+
+    def _steps_s(self, tokens: Array) -> Array:
+        """[s] of each of the first ``tokens`` after the prompts in batches of ``n``, mean, shape
+        (N, a): every sequence of a batch grows with each step, those that are done as well.
+
+        Step times are straight lines over the context but for windows that fill.
+        """
+        table, before = self.table, self.workload.prompt.mean
+        depth = before + np.linspace(0.0, tokens.max() / 2.0, DEPTHS)
+        alike = table.times.seconds(self.n, self.workload.running_context)
+        scale = np.stack([table.times.seconds(self.n, x) for x in depth], axis=1) / alike[:, None]
+        near = np.stack([np.interp(before + tokens / 2.0, depth, row) for row in np.eye(DEPTHS)])
+        return np.asarray(table.decode_s[: len(self.n), None] * (scale @ near))
 
     def _reserved_cap(self) -> int:
         """Batches whose cache fits with every sequence at its 99th percentile length."""
@@ -190,13 +209,11 @@ class Static:
             1, dtype=np.intp)
         own = table.prefill_s - float(weights @ table.prefill_s)
         b = np.arange(1.0, len(places) + 1.0)
-        output = self.workload.output
-        below = np.minimum(np.cumsum(output.weights), 1.0)[None, :] ** b[:, None]
-        lengths = self.prefill_s[places, None] + output.tokens * self.decode_s[places, None]
+        lengths = self.prefill_s[places, None] + self.padded_s[places]
         swing = float(weights @ own**2)
         skew = float(weights @ own**3) / max(swing, 1e-100) ** 1.5 / np.sqrt(b)
         return Cycles(self.prefill_s[places], np.sqrt(b * swing), skew,
-                      self.decode_s[places], lengths, np.diff(below, prepend=0.0, axis=1),
+                      self.decode_s[places], lengths, self.longest[: len(b)],
                       table.first_token_s, weights,
                       float((table.first_token_s - table.prefill_s) @ weights))
 
@@ -233,14 +250,6 @@ class Cycles:
     def nodes(self) -> tuple[Array, Array]:
         """Points of the prefill of each batch, in standard deviations, and their shares."""
         return three_points(self.skew)
-
-    @cached_property
-    def moments(self) -> Array:
-        """E[C] [s], E[C^2] [s^2] and E[C^3] [s^3] of a cycle, of shape (3, N)."""
-        nodes, node_shares = (x[:, None] for x in self.nodes)
-        cycle = np.maximum(self.lengths_s[..., None] + self.spread_s[:, None, None] * nodes, 0.0)
-        shares, square = self.shares[..., None] * node_shares, cycle * cycle
-        return np.stack([(shares * x).sum(axis=(1, 2)) for x in (cycle, square, square * cycle)])
 
     @cached_property
     def mean_alone_s(self) -> float:
@@ -312,7 +321,8 @@ class Batches:
         queue = np.concatenate([[1.0], queue])
         batch = np.minimum(queue, cap)
         place = np.rint(batch).astype(np.intp) - 1
-        mean, second, third = cycles.moments[:, place]
+        mean, second, third = cycle_moments(cycles.lengths_s, cycles.shares, cycles.spread_s,
+                                            *cycles.nodes, place)
         burst = burst_ahead(cv2)
         come = rate_per_s * mean
         swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
@@ -421,13 +431,14 @@ def _uneven_s(table: Table) -> float:
 def _queues(cap: int) -> tuple[Array, Array]:
     """Groups of waiting requests: the largest of each, and what it counts as."""
     longest = (QUEUE + (FEW // cap if cap <= SMALL else 0)) * cap
-    ends = np.array(range(1, longest + 1) if cap <= SMALL else cap_sequence(longest), dtype=float)
-    ends = np.unique(np.append(ends, [cap, longest]))
+    short = range(1, cap) if cap <= SMALL else cap_sequence(cap)
+    ends = np.unique([*short, *range(cap, longest, max(cap // PARTS, 1)), longest]).astype(float)
     return ends, (np.concatenate([[0.0], ends[:-1]]) + 1.0 + ends) / 2.0
 
 
-def longest_of(tokens: Array, weights: Array, n: Array) -> Array:
-    """E[longest of n answers] [token] = sum of x (F(x)^n - F(x-)^n)."""
-    above = np.minimum(np.cumsum(weights), 1.0)
-    below = np.concatenate([[0.0], above[:-1]])
-    return np.asarray((above[None, :] ** n[:, None] - below[None, :] ** n[:, None]) @ tokens)
+def longest_shares(answers: Lengths, most: int) -> Array:
+    """P(the longest of b answers is x) = F(x)^b - F(x-)^b for b = 1..most, shape (most, a)."""
+    above = np.log(np.minimum(np.cumsum(answers.weights), 1.0))
+    reached = np.exp(np.arange(1.0, most + 1.0)[:, None] * above)
+    reached[:, -1] = 1.0
+    return np.diff(reached, prepend=0.0, axis=1)
