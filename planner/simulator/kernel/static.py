@@ -10,14 +10,16 @@ from planner.simulator.arrays import Config, State
 from planner.simulator.kernel.admission import admit, may_admit, prefill_pass
 from planner.simulator.kernel.batch import account, finish
 from planner.simulator.kernel.blocks import free_memory, held
-from planner.simulator.kernel.decoding import _count_run, _late_steps, _span
+from planner.simulator.kernel.decoding import _count_run, _late_steps, _span, drafted_line
 from planner.simulator.kernel.gaps import largest_gap, remember_gap
 from planner.simulator.kernel.heaps import pop_step, push_step
-from planner.stepping import PackedSteps, batch_seconds, decode_line, decodes_of
+from planner.stepping import PackedSteps, batch_seconds, decodes_of
 
 
 @compiled
-def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
+def static_step(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int
+) -> None:
     """A whole batch: its prefill, then decodes until its longest answer is done.
 
     The batch keeps its size: answers that are done are padded, and their blocks stay.
@@ -29,14 +31,14 @@ def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
         st.packed[s, count] = admit(cf, st, s, q)
         count += 1
     start = st.server_f[s, k.S_NOW_S]
-    seconds = prefill_pass(cf, st, p, s, q, count)
-    now = start + seconds * cf.pool_f[q, k.Q_OCCUPANCY]
+    seconds, kept = prefill_pass(cf, st, p, draft, s, q, count)
+    now = start + kept
     account(cf, st, q, start, now, float(count), st.server_f[s, k.S_USED_BYTES])
     contexts, steps = 0.0, 0
     for i in range(count):
         r = st.packed[s, i]
         st.request_f[r, k.R_OWN_PREFILL_S] += seconds
-        st.request_f[r, k.R_LAG_S] += seconds * (1.0 - cf.pool_f[q, k.Q_OCCUPANCY])
+        st.request_f[r, k.R_LAG_S] += seconds - kept
         st.request_f[r, k.R_FIRST_S] = now
         contexts += st.request_f[r, k.R_CONTEXT]
         steps = max(steps, st.request_i[r, k.R_LEFT] - 1)
@@ -56,7 +58,7 @@ def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
         if done >= steps:
             break
         context = contexts / n
-        first, slope, end = decode_line(p, base, n, context)
+        first, slope, end = drafted_line(cf, p, draft, q, base, n, context)
         run = st.step_key[s, 0] - done
         grows = cf.pool_f[q, k.Q_YIELDS]
         if context + grows * (run - 1) > end:
