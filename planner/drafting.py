@@ -27,13 +27,16 @@ def drafted_step(model: StepModel, batch: StepBatch) -> Step:
     passes, drafting = draft_passes(d, batch.tokens_per_decode - 1.0), d.drafting
     if not passes or drafting is None:
         return step
-    draft, waves = StepModel.of(drafting), d.layout.pipeline
-    first = replace(batch, decodes=np.asarray(batch.decodes, dtype=float) / waves,
-                    tokens_per_decode=1.0)
+    draft, stages = StepModel.of(drafting), d.layout.pipeline
+    running = np.asarray(batch.decodes, dtype=float)
+    wave = np.where(running > 0.0, np.maximum(running / stages, 1.0), 0.0)
+    own = np.maximum(running / d.layout.data, 1.0)
+    waves = own / np.maximum(own / stages, 1.0)
+    first = replace(batch, decodes=wave, tokens_per_decode=1.0)
     later = replace(first, prefill_tokens=0.0, prefill_sequences=0.0, cached=0.0, logits=None)
-    again = np.where(np.asarray(batch.decodes) > 0.0, passes - 1.0, 0.0)
+    again = np.where(running > 0.0, passes * waves - 1.0, 0.0)
     # Figures of a step are of one of its GPUs; those of the draft are spread over all stages.
-    term = _one_term(draft.step(first), draft.step(later), again, 1.0 / waves)
+    term = _one_term(draft.step(first), draft.step(later), again, 1.0 / stages)
     return replace(step, terms=(*step.terms, term))
 
 

@@ -140,6 +140,12 @@ def decodes_of(p: PackedSteps, running: float) -> float:
 
 
 @compiled
+def waves_of(p: PackedSteps, running: float) -> float:
+    """Waves of a pipeline that the running sequences make: as many as stages, if they suffice."""
+    return running / decodes_of(p, running) if running > 0.0 else 0.0
+
+
+@compiled
 def decode_line(
     p: PackedSteps, base_s: float, running: float, context: float
 ) -> tuple[float, float, float]:
@@ -231,12 +237,13 @@ def draft_seconds(
 ) -> float:
     """What a draft model adds to a step [s].
 
-    Its first pass takes the prompt parts along with the decodes, the others are of decodes alone;
-    ``p`` is the draft's, ``compute_s`` and ``memory_s`` its :func:`prompt_work`.
+    Its first pass takes the prompt parts along with the decodes of a wave, the others are of
+    decodes alone; ``p`` is the draft's, ``compute_s`` and ``memory_s`` its :func:`prompt_work`.
     """
     total = mixed_seconds(p, running, context, new_tokens, prompts, logits, compute_s, memory_s)
-    if running > 0.0 and passes > 1.0:
-        total += (passes - 1.0) * mixed_seconds(p, running, context, 0.0, 0.0, 0.0, 0.0, 0.0)
+    more = passes * waves_of(p, running) - 1.0
+    if more > 0.0:
+        total += more * mixed_seconds(p, running, context, 0.0, 0.0, 0.0, 0.0, 0.0)
     return total
 
 
@@ -248,7 +255,7 @@ def step_seconds(p: PackedSteps, draft: PackedSteps, passes: float, decodes: Arr
     Parameters
     ----------
     draft, passes : PackedSteps, float
-        The draft model and its passes a step; 0: none.
+        The draft model and its passes over each wave of the decodes of a step; 0: none.
     decodes, context : ndarray, shape (N,) or (1,)
         Sequences that decode, and their mean context [token].
     new_tokens, prompts, cached : ndarray, shape (N,) or (1,)

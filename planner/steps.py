@@ -119,12 +119,11 @@ def draft_steps(deployment: Deployment, scale: float = 1.0) -> Steps:
 
 
 def draft_passes(deployment: Deployment, drafted: float) -> float:
-    """Passes of the draft model in a step of all decodes that verifies ``drafted`` [token].
+    """Passes of the draft model before ``drafted`` [token] are verified: one each, 0 without one.
 
-    One for each token drafted and each wave of a pipeline: the last stage holds the draft model,
-    and all waves pass there in turn.
+    Each wave of a pipeline takes them in turn, as the draft model is on the last stage alone.
     """
-    return drafted * deployment.layout.pipeline if deployment.draft is not None else 0.0
+    return drafted if deployment.draft is not None else 0.0
 
 
 def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float = 0.0,
@@ -170,7 +169,7 @@ class StepTimes:
     draft : PackedSteps or None
         The draft model, whose time is a part of every step.
     passes : float
-        Its passes over the decodes of a step; 0: no draft model.
+        Its passes over each wave of the decodes of a step; 0: no draft model.
     """
 
     packed: PackedSteps

@@ -93,7 +93,7 @@ class SimulatedPool:
     draft : Steps or None
         A pass of the draft model: over every prompt, and over the decodes of each step.
     draft_passes : int
-        Passes over the decodes of a step; 0: no draft model.
+        Passes over each wave of the decodes of a step; 0: no draft model.
     gpu : str
         Slug, for reports.
     reserves : bool

@@ -17,14 +17,14 @@ from planner.simulator.options import Failure
 
 Part = tuple[float, float]
 """[token] new and cached of one prompt or chunk."""
-StepSeconds = Callable[[int, float, list[Part], int], float]
+StepSeconds = Callable[[float, float, list[Part], int], float]
 """Decodes, their mean context, prompt parts, prompts that end: seconds of the step."""
 
 
 def affine(step_s: float, token_s: float = 0.0, sequence_s: float = 0.0, context_s: float = 0.0
            ) -> StepSeconds:
     """The plain form of :func:`planner.simulator.affine_steps`."""
-    def seconds(decodes: int, context: float, parts: list[Part], _: int) -> float:
+    def seconds(decodes: float, context: float, parts: list[Part], _: int) -> float:
         tokens = sum(new for new, _ in parts)
         return step_s + token_s * tokens + decodes * (sequence_s + context_s * context)
     return seconds
@@ -34,7 +34,7 @@ def of_model(model: StepModel, scale: float = 1.0) -> StepSeconds:
     """Step seconds of a deployment; prompts in one pass attend each on its own."""
     ranks = model.deployment.layout.data
 
-    def seconds(decodes: int, context: float, parts: list[Part], ends: int) -> float:
+    def seconds(decodes: float, context: float, parts: list[Part], ends: int) -> float:
         tokens = sum(new for new, _ in parts)
         step = model.step(StepBatch(decodes=decodes * ranks, context=context,
                                     prefill_tokens=tokens, prefill_sequences=float(len(parts)),
@@ -47,6 +47,20 @@ def of_model(model: StepModel, scale: float = 1.0) -> StepSeconds:
             sides[0] += float(term.compute_s)
             sides[1] += float(term.memory_s)
         return scale * (rest + max(sides))
+    return seconds
+
+
+def drafted(model: StepModel, passes: int) -> StepSeconds:
+    """The same with a draft model: a pass over prompts and decodes, the others over decodes."""
+    drafting, stages = model.deployment.drafting, model.deployment.layout.pipeline
+    assert drafting is not None
+    own, draft = of_model(model), of_model(StepModel.of(drafting))
+
+    def seconds(decodes: float, context: float, parts: list[Part], ends: int) -> float:
+        wave = max(decodes / stages, 1.0) if decodes else 0.0
+        more = passes * decodes / wave - 1.0 if decodes else 0.0
+        later = more * draft(wave, context, [], 0)
+        return own(decodes, context, parts, ends) + draft(wave, context, parts, ends) + later
     return seconds
 
 
