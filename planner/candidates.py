@@ -41,7 +41,7 @@ class Candidate:
                request.limits.memory_utilization, request.speculative)
         if key not in known:
             known[key] = build_table(d, request.workload, request.limits, request.speculative,
-                                     self.resources.draft, self.fit)
+                                     self.fit)
         table = known[key]
         if table.workload is request.workload:
             return table
@@ -59,12 +59,13 @@ def candidates(request: PlanRequest, resources: Resources, gpu: Gpu, pair: tuple
     weights, kv = pair
     profile = resources.profiles[gpu.slug, weights]
     tried = layouts(resources.llm, gpu, request.limits)
+    draft = resources.draft if request.speculative and request.speculative.draft_model else None
     fitting: list[Candidate] = []
     missed: list[Miss] = []
     for layout in tried:
         deployment = Deployment(resources.llm, gpu, weights, kv, layout, profile,
-                                request.power_cap_w, request.fidelity)
-        fit = memory_fit(deployment, request.workload, request.limits, resources.draft)
+                                request.power_cap_w, request.fidelity, draft)
+        fit = memory_fit(deployment, request.workload, request.limits)
         if fit[1] >= 1:
             fitting.append(Candidate(deployment, request, resources, fit))
             continue

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.catalog.book import PriceChoice
 from planner.cost import Cost, fleet_cost
+from planner.drafting import drafted_step
 from planner.engine import MEMORY_SCOPES, EngineProfile
 from planner.fleet import Fleet, FleetPool
 from planner.memory import MemoryBudget, sequence_bytes_per_gpu
@@ -215,11 +216,13 @@ def bounds(fleet: Fleet) -> dict[str, str]:
     """Which roof binds a prefill of a mean prompt and a decode step at the mean batch."""
     prefill, decode = fleet.pools[0].pool, fleet.pools[-1].pool
     workload = prefill.table.workload
-    first = prefill.table.model.step(StepBatch(prefill_tokens=workload.new_prompt.mean,
-                                               prefill_sequences=1.0))
+    first = drafted_step(prefill.table.model, StepBatch(
+        tokens_per_decode=prefill.table.tokens_per_decode,
+        prefill_tokens=workload.new_prompt.mean, prefill_sequences=1.0))
     running = max(fleet.sized.latencies.mean_running, 1.0)
-    later = decode.table.model.step(StepBatch(decodes=running, context=workload.running_context,
-                                              tokens_per_decode=decode.table.tokens_per_decode))
+    later = drafted_step(decode.table.model, StepBatch(
+        decodes=running, context=workload.running_context,
+        tokens_per_decode=decode.table.tokens_per_decode))
     return {"prefill": str(first.bound), "decode": str(later.bound)}
 
 

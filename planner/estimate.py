@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.catalog.book import Catalog
 from planner.describe import memory_document
+from planner.drafting import drafted_step
 from planner.drafts import accepted_tokens
 from planner.engine import IDEAL
 from planner.errors import ContextTooLong
@@ -40,29 +41,33 @@ def make_estimate(request: EstimateRequest, catalog: Catalog) -> dict[str, Any]:
     check_layout(llm, request.layout, "")
     weights = request.weights or llm.native_precision
     engine = IDEAL if request.fidelity == "napkin" else catalog.engine(request.engine, gpu, weights)
+    draft = request.speculative and request.speculative.draft_model
     deployment = Deployment(llm, gpu, weights, request.kv or llm.native_kv, request.layout, engine,
-                            request.power_cap_w, request.fidelity)
+                            request.power_cap_w, request.fidelity,
+                            catalog.llm(draft) if draft else None)
     model = StepModel.of(deployment)
     _check_contexts(llm, request)
-    step = model.step(_batch(request))
+    step = drafted_step(model, _batch(request))
     documents = _steps(step, request)
     pool = memory_budget(deployment, utilization=request.memory_utilization).kv_pool_bytes
     for document, batch in zip(documents, request.batches, strict=True):
         document["cache_fits"] = cache_fits(deployment, batch, pool)
     body: dict[str, Any] = documents[0] if len(documents) == 1 else {"steps": documents}
-    draft = request.speculative and request.speculative.draft_model
-    return {**body, **_common(deployment, request, catalog.llm(draft) if draft else None),
-            **_request_latency(model, request)}
+    return {**body, **_common(deployment, request), **_request_latency(model, request)}
 
 
 def _batch(request: EstimateRequest) -> StepBatch:
     def column(name: str) -> Any:
         return np.array([float(getattr(b, name)) for b in request.batches])
 
-    draft = request.speculative.draft_tokens if request.speculative else 0
-    return StepBatch(column("decodes"), column("context_tokens"), 1.0 + draft,
+    return StepBatch(column("decodes"), column("context_tokens"), _verified(request),
                      column("prefill_tokens"), column("prefill_sequences"),
                      column("cached_tokens"))
+
+
+def _verified(request: EstimateRequest) -> float:
+    """[token] that a decode verifies in a step."""
+    return 1.0 + (request.speculative.draft_tokens if request.speculative else 0)
 
 
 def _check_contexts(llm: Llm, request: EstimateRequest) -> None:
@@ -128,12 +133,11 @@ def _term(name: str, columns: tuple[Any, ...], i: int, gpus: int) -> dict[str, A
             "memory_ms": s_to_ms(float(memory)), "bound": str(bound)}
 
 
-def _common(deployment: Deployment, request: EstimateRequest, draft: Llm | None
-            ) -> dict[str, Any]:
+def _common(deployment: Deployment, request: EstimateRequest) -> dict[str, Any]:
     """Memory, crossovers and the echo of what was used."""
     memory = memory_budget(deployment, utilization=request.memory_utilization,
                            max_sequences=request.max_sequences,
-                           max_batched_tokens=request.max_batched_tokens, draft=draft)
+                           max_batched_tokens=request.max_batched_tokens)
     each = sequence_bytes_per_gpu(deployment, _longest(request))
     sequences = None
     if each > 0:
@@ -188,10 +192,13 @@ def _request_latency(model: StepModel, request: EstimateRequest) -> dict[str, An
     if not request.prompt_tokens:
         return {}
     output = request.output_tokens or 1
-    prefill = float(model.seconds(StepBatch(prefill_tokens=request.prompt_tokens,
-                                            prefill_sequences=1.0)))
+    verified = _verified(request)
+    prefill = float(drafted_step(model, StepBatch(
+        tokens_per_decode=verified, prefill_tokens=request.prompt_tokens,
+        prefill_sequences=1.0)).seconds)
     contexts = request.prompt_tokens + np.arange(1.0, max(output, 2))
-    steps = np.asarray(model.seconds(StepBatch(decodes=1.0, context=contexts)))
+    steps = drafted_step(model, StepBatch(decodes=1.0, context=contexts,
+                                          tokens_per_decode=verified)).seconds
     each = accepted_tokens(request.speculative) if request.speculative else 1.0
     tpot = float(steps.mean()) / each
     answer: dict[str, Any] = {"request": {

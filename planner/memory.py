@@ -67,8 +67,8 @@ class MemoryBudget(NamedTuple):
 
 
 def memory_budget(deployment: Deployment, *, utilization: float | None = None,
-                  max_sequences: int | None = None, max_batched_tokens: int | None = None,
-                  draft: Llm | None = None) -> MemoryBudget:
+                  max_sequences: int | None = None, max_batched_tokens: int | None = None
+                  ) -> MemoryBudget:
     """The memory of the fullest GPU of a replica.
 
     Parameters
@@ -79,8 +79,6 @@ def memory_budget(deployment: Deployment, *, utilization: float | None = None,
         profile's when None.
     max_sequences, max_batched_tokens : int, optional
         Engine limits that set the activation peak; the profile's when None.
-    draft : Llm, optional
-        Draft model of speculative decoding, held next to the model on every rank set.
     """
     profile, gpu = deployment.profile, deployment.gpu
     share = profile.memory_utilization if utilization is None else utilization
@@ -91,18 +89,17 @@ def memory_budget(deployment: Deployment, *, utilization: float | None = None,
     activation = activation_bytes(deployment, max_sequences, max_batched_tokens)
     runtime = (profile.runtime_tp_bytes if deployment.layout.tensor > 1
                else profile.runtime_bytes)
-    draft_bytes = 0.0
-    if draft is not None:
-        draft_bytes = draft.weight_bytes(draft.native_precision) / deployment.layout.tensor
+    draft = deployment.drafting
+    draft_bytes = 0.0 if draft is None else (
+        draft.llm.weight_bytes(draft.weights) / draft.layout.tensor)
     held = weights + activation + runtime + profile.graph_bytes + draft_bytes
     beside = activation + runtime + profile.graph_bytes
     usable = usable_bytes(profile.memory_scope, share, physical, held, beside, runtime)
     pool = usable - held
     per_token = token_bytes_per_gpu(deployment)
-    reserved = per_token * reserved_share(deployment.llm)
+    reserved = _model_token_bytes(deployment) * reserved_share(deployment.llm)
     if draft is not None:
-        extra = draft.kv_bytes_per_token(deployment.kv) / deployment.layout.tensor
-        per_token, reserved = per_token + extra, reserved + extra
+        reserved += _model_token_bytes(draft) * reserved_share(draft.llm)
     tokens = _whole_blocks(pool, reserved, profile.block_tokens) * deployment.layout.data
     return MemoryBudget(physical, usable, weights, activation, runtime,
                         profile.graph_bytes, draft_bytes, pool, per_token, reserved, tokens)
@@ -252,11 +249,18 @@ def activation_bytes(deployment: Deployment, max_sequences: int | None,
 
 
 def token_bytes_per_gpu(deployment: Deployment) -> float:
-    """Cache growth [B/token] on the fullest GPU, every layer counted.
+    """Cache growth [B/token] on the fullest GPU, every layer and those of a draft model counted.
 
     GQA heads are split over tensor ranks and replicated once there are more ranks than heads;
-    MLA latents are whole on every rank; pipeline stages hold their own layers.
+    MLA latents are whole on every rank; pipeline stages hold their own layers, and the last one
+    those of the draft.
     """
+    own, draft = _model_token_bytes(deployment), deployment.drafting
+    return own if draft is None else own + _model_token_bytes(draft)
+
+
+def _model_token_bytes(deployment: Deployment) -> float:
+    """The same of the model alone."""
     llm, layout, kv = deployment.llm, deployment.layout, deployment.kv
     per_rank = llm.remembered(("token_bytes", kv, layout.tensor), lambda: sum(
         n * s.values_per_entry * s.value_bytes(kv) / s.stride
@@ -290,9 +294,14 @@ def _reserved_share(llm: Llm) -> float:
 
 
 def sequence_bytes_per_gpu(deployment: Deployment, context: float) -> float:
-    """Cache and state [B] of one sequence of ``context`` tokens on the fullest GPU."""
+    """Cache and state [B] of one sequence of ``context`` tokens on the fullest GPU, with what a
+    draft model keeps of it."""
     whole = one_sequence_bytes(deployment.llm, context, deployment.kv, deployment.layout.tensor)
-    return whole * stage_share(deployment.llm.layers, deployment.layout.pipeline)
+    own = whole * stage_share(deployment.llm.layers, deployment.layout.pipeline)
+    if deployment.draft is None:
+        return own
+    return own + one_sequence_bytes(deployment.draft, context, deployment.kv,
+                                    deployment.layout.tensor)
 
 
 def max_running_sequences(deployment: Deployment, pool_bytes: float, context: float,

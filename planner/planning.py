@@ -172,7 +172,7 @@ def _verified(request: PlanRequest, resources: Resources, pricer: Pricer, ranked
     from planner.verification import verify_best  # late: it loads the simulator
 
     return verify_best(
-        ranked, request, resources.draft,
+        ranked, request,
         lambda fleet: option_document(0, fleet, request, pricer.of_fleet(fleet)),
         lambda document: _order(document, request.objective),
         OtherWays(request, resources).beside)

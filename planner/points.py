@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrivals import split_arrival_cv2
+from planner.drafting import drafted_step
 from planner.queueing import sum_percentiles
 from planner.requests import PlanRequest
 from planner.roofline import StepBatch
@@ -59,9 +60,9 @@ def _pool_rows(request: PlanRequest, pool: Pool) -> Iterator[dict[str, Any]]:
         return
     table = pool.table
     caps = pool.source.caps
-    step = table.model.step(StepBatch(decodes=caps.astype(float),
-                                      context=table.workload.running_context,
-                                      tokens_per_decode=table.tokens_per_decode))
+    step = drafted_step(table.model, StepBatch(decodes=caps.astype(float),
+                                               context=table.workload.running_context,
+                                               tokens_per_decode=table.tokens_per_decode))
     share = _time_shares(request, pool)
     for i, cap in enumerate(caps):
         n = int(cap)
@@ -139,8 +140,10 @@ def _prefill_rows(request: PlanRequest, pool: Pool, source: PrefillPool
     target = request.workload.slo("ttft")
     level = target.percentile if target else 90.0
     mean = float(source.service_s @ weights)
-    step = table.model.step(StepBatch(prefill_tokens=table.workload.new_prompt.mean
-                                      * source.batch, prefill_sequences=float(source.batch)))
+    step = drafted_step(table.model, StepBatch(
+        tokens_per_decode=table.tokens_per_decode,
+        prefill_tokens=table.workload.new_prompt.mean * source.batch,
+        prefill_sequences=float(source.batch)))
     for rho in UTILIZATIONS:
         rate = rho / mean
         wait = source.wait(rate, cv2)

@@ -12,7 +12,7 @@ Narayanan et al. 2021 (Megatron-LM) for tensor and pipeline parallelism; Sarathi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -150,7 +150,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One replica: a model at a precision on a layout of GPUs under an engine profile."""
+    """One replica: a model at a precision on a layout of GPUs under an engine profile.
+
+    ``draft`` is the draft model of speculative decoding, held and run on the same GPUs.
+    """
 
     llm: Llm
     gpu: Gpu
@@ -160,6 +163,16 @@ class Deployment:
     profile: EngineProfile
     power_cap_w: float | None = None
     fidelity: str = "operator"
+    draft: Llm | None = None
+
+    @property
+    def drafting(self) -> Deployment | None:
+        """The draft model as the replica runs it: in its own precision, split over the tensor and
+        data-parallel ranks of the model, and whole on the last stage of a pipeline."""
+        if self.draft is None:
+            return None
+        return replace(self, llm=self.draft, weights=self.draft.native_precision,
+                       layout=replace(self.layout, pipeline=1), draft=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,12 @@ def decodes_of(p: PackedSteps, running: float) -> float:
 
 
 @compiled
+def waves_of(p: PackedSteps, running: float) -> float:
+    """Waves of a pipeline that the running sequences make: as many as stages, if they suffice."""
+    return running / decodes_of(p, running) if running > 0.0 else 0.0
+
+
+@compiled
 def decode_line(
     p: PackedSteps, base_s: float, running: float, context: float
 ) -> tuple[float, float, float]:
@@ -217,13 +223,39 @@ def mixed_seconds(
     return p.one[T_SCALE] * total
 
 
+@compiled
+def draft_seconds(
+    p: PackedSteps,
+    passes: float,
+    running: float,
+    context: float,
+    new_tokens: float,
+    prompts: float,
+    logits: float,
+    compute_s: float,
+    memory_s: float,
+) -> float:
+    """What a draft model adds to a step [s].
+
+    Its first pass takes the prompt parts along with the decodes of a wave, the others are of
+    decodes alone; ``p`` is the draft's, ``compute_s`` and ``memory_s`` its :func:`prompt_work`.
+    """
+    total = mixed_seconds(p, running, context, new_tokens, prompts, logits, compute_s, memory_s)
+    more = passes * waves_of(p, running) - 1.0
+    if more > 0.0:
+        total += more * mixed_seconds(p, running, context, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return total
+
+
 @entry
-def step_seconds(p: PackedSteps, decodes: Array, context: Array, new_tokens: Array, prompts: Array,
-                 cached: Array, logits: Array) -> Array:
+def step_seconds(p: PackedSteps, draft: PackedSteps, passes: float, decodes: Array, context: Array,
+                 new_tokens: Array, prompts: Array, cached: Array, logits: Array) -> Array:
     """Steps of a rank [s].
 
     Parameters
     ----------
+    draft, passes : PackedSteps, float
+        The draft model and its passes over each wave of the decodes of a step; 0: none.
     decodes, context : ndarray, shape (N,) or (1,)
         Sequences that decode, and their mean context [token].
     new_tokens, prompts, cached : ndarray, shape (N,) or (1,)
@@ -247,21 +279,33 @@ def step_seconds(p: PackedSteps, decodes: Array, context: Array, new_tokens: Arr
         ends = at(logits, i) if tokens > 0.0 else 0.0
         found[i] = mixed_seconds(p, at(decodes, i), at(context, i), tokens, parts, ends,
                                  parts * compute, parts * memory)
+        if passes > 0.0:
+            if tokens > 0.0:
+                compute, memory = prompt_work(draft, tokens / parts, at(cached, i))
+            found[i] += draft_seconds(draft, passes, at(decodes, i), at(context, i), tokens, parts,
+                                      ends, parts * compute, parts * memory)
     return found
 
 
 @entry
-def table_columns(p: PackedSteps, ranks: float, size: int, context: float, new_tokens: Array,
-                  cached: Array) -> tuple[Array, Array]:
+def table_columns(p: PackedSteps, draft: PackedSteps, passes: float, ranks: float, size: int,
+                  context: float, new_tokens: Array, cached: Array) -> tuple[Array, Array]:
     """Steps of 1..size sequences that decode at a mean context, shape (size,), and prefills of one
-    prompt each, shape (k,) [s]; ``ranks`` share the sequences."""
+    prompt each, shape (k,) [s]; ``ranks`` share the sequences. ``draft`` and ``passes`` as in
+    :func:`step_seconds`."""
     decode_s, prefill_s = np.empty(size), np.empty(len(new_tokens))
     for i in range(size):
         own = max((i + 1.0) / ranks, 1.0)
         decode_s[i] = mixed_seconds(p, own, context, 0.0, 0.0, 0.0, 0.0, 0.0)
+        if passes > 0.0:
+            decode_s[i] += draft_seconds(draft, passes, own, context, 0.0, 0.0, 0.0, 0.0, 0.0)
     for k in range(len(new_tokens)):
         compute, memory = prompt_work(p, new_tokens[k], cached[k])
         prefill_s[k] = mixed_seconds(p, 0.0, 0.0, new_tokens[k], 1.0, 1.0, compute, memory)
+        if passes > 0.0:
+            compute, memory = prompt_work(draft, new_tokens[k], cached[k])
+            prefill_s[k] += mixed_seconds(draft, 0.0, 0.0, new_tokens[k], 1.0, 1.0, compute,
+                                          memory)
     return decode_s, prefill_s
 
 
@@ -309,8 +353,8 @@ class ChunkAsk(NamedTuple):
 
     Attributes
     ----------
-    ranks, tokens_per_decode : float
-        Data-parallel ranks; tokens that a decode verifies.
+    ranks, tokens_per_decode, passes : float
+        Data-parallel ranks; tokens that a decode verifies; passes of a draft model a step.
     least_room, residual : float
         :data:`planner.setups.chunked.MIN_CHUNK_TOKENS` [token] and
         :data:`planner.setups.chunked.CHUNK_RESIDUAL`.
@@ -328,6 +372,7 @@ class ChunkAsk(NamedTuple):
 
     ranks: float
     tokens_per_decode: float
+    passes: float
     least_room: float
     residual: float
     context: float
@@ -345,34 +390,46 @@ class ChunkAsk(NamedTuple):
 
 
 @compiled
-def chunk_step(p: PackedSteps, running: float, chunk: float, ask: ChunkAsk) -> float:
-    """A step of decodes with a chunk [token] beside them [s]."""
+def chunk_step(p: PackedSteps, draft: PackedSteps, running: float, chunk: float, ask: ChunkAsk
+               ) -> float:
+    """A step of decodes with a chunk [token] beside them [s], that of a draft model included."""
     own = max(running / ask.ranks, 1.0) if ask.ranks > 1.0 else running
     parts = max(chunk / ask.longest, 1.0)
     cached = ask.cached + max(ask.longest - chunk, 0.0) / 2.0
     compute, memory = prompt_work(p, chunk / parts, cached)
-    return mixed_seconds(p, own, ask.context, chunk, parts, 0.0, parts * compute, parts * memory)
+    seconds = mixed_seconds(p, own, ask.context, chunk, parts, 0.0, parts * compute,
+                            parts * memory)
+    if ask.passes > 0.0:
+        compute, memory = prompt_work(draft, chunk / parts, cached)
+        seconds += draft_seconds(draft, ask.passes, own, ask.context, chunk, parts, 0.0,
+                                 parts * compute, parts * memory)
+    return seconds
 
 
 @compiled
-def depth_slope(p: PackedSteps, ask: ChunkAsk) -> float:
+def depth_slope(p: PackedSteps, draft: PackedSteps, ask: ChunkAsk) -> float:
     """:func:`planner.setups.base.depth_slope_s` [s/token^2]."""
     deeper = ask.cached + ask.longest
     found = np.empty(2)
     for k in range(2):
         compute, memory = prompt_work(p, ask.longest, k * deeper)
         found[k] = mixed_seconds(p, 0.0, 0.0, ask.longest, 1.0, 0.0, compute, memory)
+        if ask.passes > 0.0:
+            compute, memory = prompt_work(draft, ask.longest, k * deeper)
+            found[k] += mixed_seconds(draft, 0.0, 0.0, ask.longest, 1.0, 0.0, compute, memory)
     return (found[1] - found[0]) / (ask.longest * deeper)
 
 
 @entry
-def chunk_columns(p: PackedSteps, caps: NDArray[np.int64], step_s: Array, decode_s: Array,
-                  budgets: Array, ask: ChunkAsk
+def chunk_columns(p: PackedSteps, draft: PackedSteps, caps: NDArray[np.int64], step_s: Array,
+                  decode_s: Array, budgets: Array, ask: ChunkAsk
                   ) -> tuple[Array, NDArray[np.int64], Array, Array]:
     """Columns of chunked prefill for several budgets [token].
 
     Parameters
     ----------
+    draft : PackedSteps
+        The draft model; any where ``ask.passes`` is 0.
     caps, step_s, decode_s : ndarray
         As of :class:`planner.setups.base.Table`.
 
@@ -393,7 +450,7 @@ def chunk_columns(p: PackedSteps, caps: NDArray[np.int64], step_s: Array, decode
     bounds = np.empty((len(budgets), 2))
     further_s = ask.depth - (ask.cached + ask.longest / 2.0)
     if further_s.any():
-        further_s *= depth_slope(p, ask) * ask.tokens
+        further_s *= depth_slope(p, draft, ask) * ask.tokens
     prompt_tokens = (ask.weights * ask.tokens).sum()
     for b in range(len(budgets)):
         space, mixed_s, chunk, count = rows[b, 0], rows[b, 1], rows[b, 3], 0
@@ -407,10 +464,10 @@ def chunk_columns(p: PackedSteps, caps: NDArray[np.int64], step_s: Array, decode
             space[i] = max(budgets[b] - (i + 1.0) * ask.tokens_per_decode, 1.0)
             chunk[i] = min(space[i], ask.longest + ask.coming * (i + 1.0))
         last = 0
-        mixed_s[0] = chunk_step(p, 1.0, chunk[0], ask)
+        mixed_s[0] = chunk_step(p, draft, 1.0, chunk[0], ask)
         for place in range(1, count):
             here = caps[place] - 1
-            mixed_s[here] = chunk_step(p, here + 1.0, chunk[here], ask)
+            mixed_s[here] = chunk_step(p, draft, here + 1.0, chunk[here], ask)
             slope = (mixed_s[here] - mixed_s[last]) / (here - last)
             for i in range(last + 1, here):
                 mixed_s[i] = mixed_s[last] + slope * (i - last)

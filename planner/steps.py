@@ -110,6 +110,22 @@ def steps_of(model: StepModel, tokens_per_decode: float = 1.0, scale: float = 1.
         _decode_lines(d, rates, tokens_per_decode), _prompt_streams(d, rates))
 
 
+def draft_steps(deployment: Deployment, scale: float = 1.0) -> Steps:
+    """A pass of the draft model of a deployment that has one, over one wave of its pipeline."""
+    drafting = deployment.drafting
+    assert drafting is not None
+    steps = steps_of(StepModel.of(drafting), 1.0, scale)
+    return steps._replace(pipeline=float(deployment.layout.pipeline))
+
+
+def draft_passes(deployment: Deployment, drafted: float) -> float:
+    """Passes of the draft model before ``drafted`` [token] are verified: one each, 0 without one.
+
+    Each wave of a pipeline takes them in turn, as the draft model is on the last stage alone.
+    """
+    return drafted if deployment.draft is not None else 0.0
+
+
 def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float = 0.0,
                  context_s: float = 0.0) -> Steps:
     """Steps that cost ``step_s + prefill_token_s T + sequence_s n + context_s sum(contexts)``.
@@ -150,21 +166,38 @@ class StepTimes:
     packed : PackedSteps
     data : int
         Data-parallel ranks that share the decodes; the prompts are those of one rank.
+    draft : PackedSteps or None
+        The draft model, whose time is a part of every step.
+    passes : float
+        Its passes over each wave of the decodes of a step; 0: no draft model.
     """
 
     packed: PackedSteps
     data: int
+    draft: PackedSteps | None = None
+    passes: float = 0.0
 
     @classmethod
     def of(cls, model: StepModel, tokens_per_decode: float = 1.0) -> StepTimes:
-        """Of a step model, with [token] verified per decode."""
-        return cls(packed_steps(steps_of(model, tokens_per_decode)), model.deployment.layout.data)
+        """Of a step model, with [token] verified per decode; where they are drafted by a model,
+        with its time."""
+        d, own = model.deployment, packed_steps(steps_of(model, tokens_per_decode))
+        passes = draft_passes(d, tokens_per_decode - 1.0)
+        if not passes:
+            return cls(own, d.layout.data)
+        return cls(own, d.layout.data, packed_steps(draft_steps(d)), passes)
+
+    @property
+    def drafting(self) -> PackedSteps:
+        """The draft model, or what stands in its place where there are no passes."""
+        return self.packed if self.draft is None else self.draft
 
     def columns(self, size: int, context: float, new_tokens: Array, cached: Array
                 ) -> tuple[Array, Array]:
         """See :func:`planner.stepping.table_columns`."""
-        decode_s, prefill_s = table_columns(self.packed, float(self.data), size, context,
-                                            new_tokens, cached)
+        decode_s, prefill_s = table_columns(
+            self.packed, self.drafting, self.passes, float(self.data), size, context, new_tokens,
+            cached)
         return decode_s, prefill_s
 
     def seconds(self, decodes: ArrayLike = 0.0, context: ArrayLike = 0.0,
@@ -186,7 +219,8 @@ class StepTimes:
         if self.data > 1:
             running = np.where(running > 0.0, np.maximum(running / self.data, 1.0), 0.0)
         found: Array = step_seconds(
-            self.packed, running, _column(context), _column(new_tokens), parts, _column(cached),
+            self.packed, self.drafting, self.passes, running, _column(context),
+            _column(new_tokens), parts, _column(cached),
             parts if logits is None else _column(logits))
         return found
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.fleet import Fleet, build_fleet
-from planner.llm import Llm
 from planner.one_pool import OnePool
 from planner.other_ways import kind_of
 from planner.requests import PlanRequest
@@ -73,7 +72,7 @@ class Verification:
                              for m in self.missed)]
 
 
-def verify(fleet: Fleet, request: PlanRequest, draft: Llm | None,
+def verify(fleet: Fleet, request: PlanRequest,
            requests: RequestTable | None = None) -> Verification:
     """Simulate a fleet and add replicas until its targets hold.
 
@@ -82,8 +81,6 @@ def verify(fleet: Fleet, request: PlanRequest, draft: Llm | None,
     fleet : Fleet
     request : PlanRequest
         As one region sees it.
-    draft : Llm or None
-        The draft model of speculative decoding.
     requests : RequestTable, optional
         Generated from the workload when None.
 
@@ -93,7 +90,7 @@ def verify(fleet: Fleet, request: PlanRequest, draft: Llm | None,
         With the fleet as it was when no number of replicas tried was enough.
     """
     table = requests or synthetic(request.workload, REQUESTS, SEED)
-    result = first = _simulated(fleet, request, draft, table)
+    result = first = _simulated(fleet, request, table)
     grown, added = fleet, [0] * len(fleet.pools)
     for _ in range(MOST_ROUNDS):
         missed = result.missed_slos()
@@ -104,17 +101,15 @@ def verify(fleet: Fleet, request: PlanRequest, draft: Llm | None,
         if bigger.gpus > request.limits.max_gpus:
             break
         grown, added = bigger, [a + b for a, b in zip(added, more, strict=True)]
-        result = _simulated(grown, request, draft, table)
+        result = _simulated(grown, request, table)
     missed_first = tuple(first.missed_slos())
     if result.missed_slos():
         return Verification(fleet, fleet.gpus, (0,) * len(added), missed_first, first, False)
     return Verification(grown, fleet.gpus, tuple(added), missed_first, result, True)
 
 
-def _simulated(fleet: Fleet, request: PlanRequest, draft: Llm | None, table: RequestTable
-               ) -> SimulationResult:
-    simulated = fleet_of(fleet, request.workload.slos, speculative=request.speculative,
-                         draft=draft)
+def _simulated(fleet: Fleet, request: PlanRequest, table: RequestTable) -> SimulationResult:
+    simulated = fleet_of(fleet, request.workload.slos, speculative=request.speculative)
     return simulate(simulated, table)
 
 
@@ -161,7 +156,7 @@ Others = Callable[[Fleet, frozenset[str]], list[Fleet]]
 
 
 def verify_best(ranked: list[tuple[dict[str, Any], Fleet]], request: PlanRequest,
-                draft: Llm | None, describe: Callable[[Fleet], dict[str, Any]],
+                describe: Callable[[Fleet], dict[str, Any]],
                 order: Callable[[dict[str, Any]], tuple[float, ...]], others: Others
                 ) -> tuple[list[tuple[dict[str, Any], Fleet]], list[dict[str, Any]]]:
     """Simulate the best options, and again the best until those are all simulated ones.
@@ -192,7 +187,7 @@ def verify_best(ranked: list[tuple[dict[str, Any], Fleet]], request: PlanRequest
         if row is None:
             break
         row.planned = row.fleet
-        found = row.found = verify(row.fleet, request, draft, table)
+        found = row.found = verify(row.fleet, request, table)
         row.fleet = found.fleet
         document = describe(row.fleet)
         row.document = {**document, "warnings": found.warnings(document["warnings"]),

@@ -194,8 +194,7 @@ class FixedLayout:
         if workload.lengths_key == pool.table.workload.lengths_key:
             return replace(pool.table, workload=workload)
         limits, request = self.request.limits, self.request
-        return build_table(pool.deployment, workload, limits, request.speculative,
-                           self.resources.draft)
+        return build_table(pool.deployment, workload, limits, request.speculative)
 
     def _curve(self, check: Check, ceiling_rps: float, pool: Pool, workload: Workload,
                count: int | None, most: int, guess: float) -> Capacity | None:

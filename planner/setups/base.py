@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from planner.drafts import Drafts, pace_at
 from planner.kv_cache import sequence_cache_bytes
-from planner.llm import Llm
-from planner.memory import MemoryBudget, max_running_sequences, memory_budget
+from planner.memory import MemoryBudget, max_running_sequences, memory_budget, stage_share
 from planner.queueing import Moments, Wait, mg1_wait_of
 from planner.requests import Limits, Speculative
 from planner.roofline import Deployment, StepModel
@@ -175,37 +174,54 @@ def cap_sequence(limit: int) -> tuple[int, ...]:
 
 
 def build_table(deployment: Deployment, workload: Workload, limits: Limits,
-                speculative: Speculative | None = None, draft: Llm | None = None,
+                speculative: Speculative | None = None,
                 fit: tuple[MemoryBudget, int] | None = None) -> Table:
     """Evaluate a deployment's decode and prefill columns once; ``fit`` is that of
     :func:`memory_fit`, where it is known."""
     profile = deployment.profile
     top = limits.max_sequences or profile.default_max_sequences
-    memory, most = fit or memory_fit(deployment, workload, limits, draft)
+    memory, most = fit or memory_fit(deployment, workload, limits)
     cap = max(min(top * deployment.layout.data, most), 0)
     model = StepModel.of(deployment)
     n = np.arange(1.0, max(cap, 1) + 1.0)
     per_decode = speculative.draft_tokens + 1.0 if speculative else 1.0
     times = StepTimes.of(model, per_decode)
     drafts = Drafts(speculative, workload)
-    step, decode, prefill = _columns(model, times, n, workload, drafts, draft)
+    step, decode, prefill = _columns(times, n, workload, drafts)
     alone = step[min(deployment.layout.data, len(step)) - 1]
     lag = profile.lag_s(float(alone), workload.prompt.tokens)
     first = prefill * profile.ttft_scale + lag
     share = 1.0 / deployment.layout.data
     if deployment.layout.pipeline > 1:
-        share *= -(-deployment.llm.layers // deployment.layout.pipeline) / deployment.llm.layers
+        share *= _stage_share(deployment, times, workload, prefill)
     cache = sequence_cache_bytes(deployment.llm, workload.prompt.tokens, deployment.kv)
+    if deployment.draft is not None:
+        cache = cache + sequence_cache_bytes(deployment.draft, workload.prompt.tokens,
+                                             deployment.kv)
     return Table(deployment, workload, model, times, memory, n, decode, step, prefill, lag, first,
                  cache, share,
                  np.array(cap_sequence(cap), dtype=np.int64), drafts, per_decode, most)
 
 
-def memory_fit(deployment: Deployment, workload: Workload, limits: Limits,
-               draft: Llm | None = None) -> tuple[MemoryBudget, int]:
+def _stage_share(deployment: Deployment, times: StepTimes, workload: Workload, prefill_s: Array
+                 ) -> float:
+    """Share of a prefill in which it keeps the last stage: that of its layers, and all of the
+    pass of a draft model, which is whole on that stage."""
+    share = stage_share(deployment.llm.layers, deployment.layout.pipeline)
+    if not times.passes:
+        return share
+    tokens = workload.new_prompt.tokens
+    own_s = replace(times, draft=None, passes=0.0).seconds(
+        new_tokens=tokens, prompts=1.0, cached=workload.prompt.tokens - tokens)
+    whole_s, model_s = (float(x @ workload.prompt.weights) for x in (prefill_s, own_s))
+    return (share * model_s + whole_s - model_s) / whole_s
+
+
+def memory_fit(deployment: Deployment, workload: Workload, limits: Limits
+               ) -> tuple[MemoryBudget, int]:
     """A GPU's memory, and how many sequences of the workload the replica holds."""
     memory = memory_budget(deployment, utilization=limits.memory_utilization,
-                           max_sequences=limits.max_sequences, draft=draft)
+                           max_sequences=limits.max_sequences)
     return memory, max_running_sequences(deployment, memory.kv_pool_bytes,
                                          *held_context(deployment, workload))
 
@@ -220,24 +236,19 @@ def held_context(deployment: Deployment, workload: Workload) -> tuple[float, flo
     return workload.running_context, workload.running_context_variance
 
 
-def _columns(model: StepModel, times: StepTimes, n: Array, workload: Workload,
-             drafts: Drafts, draft: Llm | None) -> tuple[Array, Array, Array]:
+def _columns(times: StepTimes, n: Array, workload: Workload, drafts: Drafts
+             ) -> tuple[Array, Array, Array]:
     """Step time and time per output token over ``n``, and the prefill of a prompt alone per point
     of the lengths [s].
 
     With speculation a step verifies ``g + 1`` tokens and yields some of them
-    (:mod:`planner.drafts`); the draft runs g steps of its own.
+    (:mod:`planner.drafts`); a draft model runs g passes of its own and one over each prompt, which
+    are in ``times``.
     """
-    speculative = drafts.speculative
     context, tokens = workload.running_context, workload.new_prompt.tokens
     step, prefill = times.columns(len(n), context, tokens, workload.prompt.tokens - tokens)
-    if speculative is None:
+    if drafts.speculative is None:
         return step, step, prefill
-    if draft is not None:
-        d = model.deployment
-        own = Deployment(draft, d.gpu, draft.native_precision, d.kv, d.layout, d.profile,
-                         d.power_cap_w, d.fidelity)
-        step = step + speculative.draft_tokens * StepTimes.of(StepModel.of(own)).seconds(n, context)
     return step, step / drafts.accepted, prefill
 
 

@@ -68,7 +68,7 @@ class Columns(NamedTuple):
         """Columns of several budgets [token] from one evaluation of the steps."""
         ask = _asked(table)
         rows, sizes, bounds, further_s = chunk_columns(
-            table.times.packed, table.caps, table.step_s, table.decode_s,
+            table.times.packed, table.times.drafting, table.caps, table.step_s, table.decode_s,
             np.array(token_budgets, dtype=float), ask)
         powers = mixed_powers(table.prompt_tokens, further_s, table.prompt_weights)
         return [cls(table.caps[:count], np.ascontiguousarray(own[:, :size]), ceiling, least_s,
@@ -179,9 +179,9 @@ def _asked(table: Table) -> ChunkAsk:
     coming = accepted / workload.output.mean * workload.new_prompt.mean
     limit_s, level = most_tokens(workload.slo("tpot"), table.drafts.quickest)
     return ChunkAsk(
-        float(table.deployment.layout.data), table.tokens_per_decode, float(MIN_CHUNK_TOKENS),
-        CHUNK_RESIDUAL, workload.running_context, max(workload.prompt_of_token, 1.0), coming,
-        workload.cached_of_token,
+        float(table.deployment.layout.data), table.tokens_per_decode, table.times.passes,
+        float(MIN_CHUNK_TOKENS), CHUNK_RESIDUAL, workload.running_context,
+        max(workload.prompt_of_token, 1.0), coming, workload.cached_of_token,
         table.prompt_tokens, workload.prompt.tokens - table.prompt_tokens / 2.0,
         table.prompt_weights, table.first_token_s - table.prefill_s, workload.output.mean,
         table.drafts.mean_pace, limit_s, level)

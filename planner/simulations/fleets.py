@@ -84,25 +84,24 @@ def fleet_from_option(request: PlanRequest, option: Document, parts: Parts,
     llm = parts.llm(request.model)
     weights = option["weights"] or llm.native_precision
     kv = option["kv"] or llm.native_kv
-    pools, deployments = [], []
+    pools, deployments, draft = [], [], parts.draft(request)
     for place, row in enumerate(option["pools"]):
         gpu = parts.gpu(row["gpu"], f"/fleet/pools/{place}/gpu")
         layout = Layout(row["tensor_parallel"], row["pipeline_parallel"], row["expert_parallel"],
                         row["data_parallel"])
         profile = parts.profile(row["engine"], gpu, weights)
         deployment = Deployment(llm, gpu, weights, kv, layout, profile, request.power_cap_w,
-                                request.fidelity)
+                                request.fidelity, draft)
         deployments.append(deployment)
-        pools.append(_pool(request, option["setup"], row, deployment, parts, spares))
+        pools.append(_pool(request, option["setup"], row, deployment, spares))
     transfer = kv_transfer(*deployments) if len(deployments) == 2 else None
     return SimulatedFleet(option["setup"], tuple(pools), transfer, request.workload.slos)
 
 
-def _pool(request: PlanRequest, setup: str, row: Document, deployment: Deployment, parts: Parts,
-          spares: bool) -> SimulatedPool:
+def _pool(request: PlanRequest, setup: str, row: Document, deployment: Deployment, spares: bool
+          ) -> SimulatedPool:
     scheduler = SCHEDULER_OF.get(setup) or str(row["role"])
-    draft = parts.draft(request)
-    table = build_table(deployment, request.workload, request.limits, request.speculative, draft)
+    table = build_table(deployment, request.workload, request.limits, request.speculative)
     if table.memory_cap < 1:
         raise InvalidValue(
             f"{deployment.llm.slug} in {deployment.weights} does not fit on this layout of "
@@ -115,7 +114,7 @@ def _pool(request: PlanRequest, setup: str, row: Document, deployment: Deploymen
                    max_sequences=None if prefills else batch,
                    prompts_per_pass=batch if prefills else None,
                    token_budget=row.get("token_budget"), memory=table.memory,
-                   speculative=request.speculative, draft=draft)
+                   speculative=request.speculative)
 
 
 def promised(option: Document) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # -- a pool's settings (``Config.pool_i``, ``pool_f``)
 (Q_SCHEDULER, Q_FIRST_SERVER, Q_SERVERS, Q_MAX_SEQUENCES, Q_TOKEN_BUDGET, Q_PROMPTS_PER_PASS,
- Q_BLOCK, Q_KINDS, Q_DRAFT_TOKENS, Q_GROWS, Q_RANKS) = range(11)
+ Q_BLOCK, Q_KINDS, Q_DRAFT_PASSES, Q_GROWS, Q_RANKS) = range(11)
 (Q_OCCUPANCY, Q_YIELDS, Q_CAPACITY_BYTES, Q_STATE_BYTES) = range(4)
 
 # -- the run's settings (``Config.run_i``, ``run_f``)

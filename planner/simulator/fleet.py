@@ -13,14 +13,13 @@ from planner.drafts import accepted_tokens
 from planner.errors import InvalidValue
 from planner.fleet import Fleet
 from planner.kv_cache import heads_per_rank
-from planner.llm import Llm
 from planner.memory import MemoryBudget, memory_budget, stage_share
 from planner.requests import Speculative
 from planner.roofline import Deployment, StepModel
 from planner.setups.disaggregated import PrefillPool
 from planner.sizing import Pool, Sized
 from planner.stepping import NO_LIMIT
-from planner.steps import Steps, steps_of
+from planner.steps import Steps, draft_passes, draft_steps, steps_of
 from planner.units import bytes_to_gib
 from planner.workload import Slo
 
@@ -90,9 +89,11 @@ class SimulatedPool:
         sequence, and [s] per prompt token.
     acceptance : float
         Chance that a drafted token is accepted.
-    draft : Steps or None
-        Steps of the draft model, ``draft_tokens`` of them before each decode step.
     draft_tokens : int
+    draft : Steps or None
+        A pass of the draft model: over every prompt, and over the decodes of each step.
+    draft_passes : int
+        Passes over each wave of the decodes of a step; 0: no draft model.
     gpu : str
         Slug, for reports.
     reserves : bool
@@ -117,6 +118,7 @@ class SimulatedPool:
     acceptance: float = 0.0
     draft_tokens: int = 0
     draft: Steps | None = None
+    draft_passes: int = 0
     gpu: str = ""
     reserves: bool = False
 
@@ -193,7 +195,7 @@ class SimulatedFleet:
 def pool_of(deployment: Deployment, role: str, scheduler: str, replicas: int, *,
             max_sequences: int | None = None, token_budget: int | None = None,
             prompts_per_pass: int | None = None, memory: MemoryBudget | None = None,
-            speculative: Speculative | None = None, draft: Llm | None = None) -> SimulatedPool:
+            speculative: Speculative | None = None) -> SimulatedPool:
     """A pool of replicas of a deployment: the ad-hoc description.
 
     Parameters
@@ -210,8 +212,8 @@ def pool_of(deployment: Deployment, role: str, scheduler: str, replicas: int, *,
         Most prompts packed into one pass of a prefill pool (1 when None).
     memory : MemoryBudget, optional
         Of one GPU; computed when None.
-    speculative, draft : optional
-        Speculative decoding and its draft model.
+    speculative : Speculative, optional
+        Its draft model is that of the deployment.
 
     Raises
     ------
@@ -224,18 +226,15 @@ def pool_of(deployment: Deployment, role: str, scheduler: str, replicas: int, *,
     if replicas < 1:
         raise InvalidValue(f"replicas must be at least 1, not {replicas}", "/pools/replicas")
     d, profile, layout = deployment, deployment.profile, deployment.layout
-    budget = memory or memory_budget(d, draft=draft)
+    budget = memory or memory_budget(d)
     kv = kv_memory(d, budget)
     most = (max_sequences or profile.default_max_sequences * layout.data) / layout.data
     scale = profile.disaggregated_scale if scheduler == "decode" else 1.0
     model = StepModel.of(d)
     verified = 1.0 if speculative is None or scheduler == "prefill" \
         else speculative.draft_tokens + 1.0
-    drafts = None
-    if verified > 1.0 and draft is not None:
-        own = Deployment(draft, d.gpu, draft.native_precision, d.kv, layout, profile,
-                         d.power_cap_w, d.fidelity)
-        drafts = steps_of(StepModel.of(own), 1.0, scale)
+    passes = draft_passes(d, speculative.draft_tokens) if speculative else 0.0
+    drafts = draft_steps(d, scale) if passes else None
     occupancy = stage_share(d.llm.layers, layout.pipeline)
     return SimulatedPool(
         role, scheduler, steps_of(model, verified, scale), replicas, layout.gpus,
@@ -244,8 +243,8 @@ def pool_of(deployment: Deployment, role: str, scheduler: str, replicas: int, *,
         occupancy, profile.ttft_scale, profile.request_s, profile.first_steps,
         profile.prompt_token_s,
         speculative.acceptance if speculative and verified > 1.0 else 0.0,
-        speculative.draft_tokens if speculative and verified > 1.0 else 0, drafts, d.gpu.slug,
-        profile.reserves_answers and scheduler != "prefill")
+        speculative.draft_tokens if speculative and verified > 1.0 else 0, drafts, int(passes),
+        d.gpu.slug, profile.reserves_answers and scheduler != "prefill")
 
 
 def kv_memory(deployment: Deployment, budget: MemoryBudget) -> KvMemory:
@@ -262,12 +261,11 @@ def kv_memory(deployment: Deployment, budget: MemoryBudget) -> KvMemory:
     d = deployment
     windows, sizes = _cache_kinds(d, d.layout.tensor)
     stage = stage_share(d.llm.layers, d.layout.pipeline)
-    # What a draft model caches beside each token is in the budget's bytes per token.
-    draft = max(budget.bytes_per_token - float(sizes.sum()) * stage, 0.0)
     sizes = sizes * stage
-    if draft > 1e-9 * max(budget.bytes_per_token, 1.0):
-        windows, sizes = np.append(windows, NO_LIMIT), np.append(sizes, draft)
     state = d.llm.state_bytes_per_sequence / d.layout.tensor * stage
+    if (draft := d.drafting) is not None:
+        windows, sizes = _together((windows, sizes), _cache_kinds(draft, d.layout.tensor))
+        state += draft.llm.state_bytes_per_sequence / d.layout.tensor
     return KvMemory(budget.kv_pool_bytes, max(d.profile.block_tokens, 1), state, windows, sizes)
 
 
@@ -285,21 +283,31 @@ def _cache_kinds(d: Deployment, tensor: int
     return np.array(list(kinds)), np.array(list(kinds.values()))
 
 
+def _together(*kinds: tuple[NDArray[np.float64], NDArray[np.float64]]
+              ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Kinds of layers of several models."""
+    windows, sizes = zip(*kinds, strict=True)
+    return np.concatenate(windows), np.concatenate(sizes)
+
+
 def kv_transfer(source: Deployment, target: Deployment) -> KvTransfer:
-    """The hand-over between a prefill and a decode deployment."""
+    """The hand-over between a prefill and a decode deployment: all that either model cached."""
     windows, sizes = _cache_kinds(source, 1)
+    state = float(source.llm.state_bytes_per_sequence)
+    if (draft := source.drafting) is not None:
+        windows, sizes = _together((windows, sizes), _cache_kinds(draft, 1))
+        state += float(draft.llm.state_bytes_per_sequence)
     send, receive = (d.layout.gpus * d.gpu.nic_bytes_per_s for d in (source, target))
     slower = min(send, receive)
     return KvTransfer(slower * NETWORK_EFFICIENCY, source.profile.collective_latency_s,
-                      windows, sizes, float(source.llm.state_bytes_per_sequence),
-                      source.llm.layers, slower / send, slower / receive)
+                      windows, sizes, state, source.llm.layers, slower / send, slower / receive)
 
 
 # -- from a plan ----------------------------------------------------------------------------------
 
 
 def fleet_of(option: Sized | Fleet, slos: tuple[Slo, ...] | None = None, *, spares: bool = False,
-             speculative: Speculative | None = None, draft: Llm | None = None) -> SimulatedFleet:
+             speculative: Speculative | None = None) -> SimulatedFleet:
     """The fleet that a planned option describes, of one region.
 
     Parameters
@@ -311,12 +319,12 @@ def fleet_of(option: Sized | Fleet, slos: tuple[Slo, ...] | None = None, *, spar
     spares : bool
         Whether spare replicas (of a :class:`planner.fleet.Fleet`) serve too. The plan's promises
         are made without them.
-    speculative, draft : optional
-        As in the plan request.
+    speculative : Speculative, optional
+        As in the plan request; its draft model is that of the pools' deployments.
     """
     sized = option.sized if isinstance(option, Fleet) else option
     more = option.pools[0].spare_replicas if spares and isinstance(option, Fleet) else 0
-    pools = tuple(_planned_pool(sized.setup, p, more, speculative, draft) for p in sized.pools)
+    pools = tuple(_planned_pool(sized.setup, p, more, speculative) for p in sized.pools)
     transfer = None
     if sized.setup == "disaggregated":
         transfer = kv_transfer(*(p.deployment for p in sized.pools))
@@ -324,14 +332,14 @@ def fleet_of(option: Sized | Fleet, slos: tuple[Slo, ...] | None = None, *, spar
     return SimulatedFleet(sized.setup, pools, transfer, wanted)
 
 
-def _planned_pool(setup: str, pool: Pool, more: int, speculative: Speculative | None,
-                  draft: Llm | None) -> SimulatedPool:
+def _planned_pool(setup: str, pool: Pool, more: int, speculative: Speculative | None
+                  ) -> SimulatedPool:
     scheduler = SCHEDULER_OF.get(setup, pool.role)
     packed = pool.source.batch if isinstance(pool.source, PrefillPool) else None
     return pool_of(pool.deployment, pool.role, scheduler, pool.replicas + more,
                    max_sequences=pool.batch_size if scheduler != "prefill" else None,
                    token_budget=pool.token_budget, prompts_per_pass=packed,
-                   memory=pool.table.memory, speculative=speculative, draft=draft)
+                   memory=pool.table.memory, speculative=speculative)
 
 
 def expected_tokens(pool: SimulatedPool) -> float:

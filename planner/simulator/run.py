@@ -18,7 +18,6 @@ from planner.simulator.options import SimulationOptions
 from planner.simulator.result import PoolSums, SimulationResult
 from planner.simulator.setting_up import config_of, state_of, two
 from planner.simulator.table import RequestTable
-from planner.stepping import PackedSteps
 from planner.steps import Steps, StepTimes, affine_steps, packed_steps
 
 Array = NDArray[np.float64]
@@ -74,7 +73,8 @@ def simulate(fleet: SimulatedFleet, requests: RequestTable,
         if progress is not None and not progress(upto / count):
             cancelled = upto < count
             break
-    return _result(fleet, requests, cf, st, _path_s(fleet.pools[0], steps[0], requests),
+    front = StepTimes(steps[0], 1, steps[len(steps) // 2], float(fleet.pools[0].draft_passes))
+    return _result(fleet, requests, cf, st, _path_s(fleet.pools[0], front, requests),
                    time.perf_counter() - start, cancelled)
 
 
@@ -104,7 +104,7 @@ def _answer_steps(pool: SimulatedPool, st: State, draw_steps: Callable[..., Any]
         st.request_f[:, k.R_YIELDS] = np.where(drawn > 0, rest / np.maximum(drawn, 1), 1.0)
 
 
-def _path_s(pool: SimulatedPool, steps: PackedSteps, requests: RequestTable) -> Array:
+def _path_s(pool: SimulatedPool, times: StepTimes, requests: RequestTable) -> Array:
     """What the host and the engine's output path add to each answer [s].
 
     :func:`planner.engine.lag_s` with a step of one sequence at the mean running context, and the
@@ -112,7 +112,6 @@ def _path_s(pool: SimulatedPool, steps: PackedSteps, requests: RequestTable) -> 
     """
     output = np.asarray(requests.output_tokens, dtype=float)
     context = float(requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean()))
-    times = StepTimes(steps, 1)
     alone = float(times.seconds(1.0, context)[0])
     prompts = requests.prompt_tokens.astype(np.float64)
     lag = lag_s(pool.request_s, pool.first_steps, pool.prompt_token_s, alone, prompts)

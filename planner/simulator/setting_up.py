@@ -49,7 +49,7 @@ def config_of(fleet: SimulatedFleet, requests: RequestTable, options: Simulation
     pool_i = np.array([[
         SCHEDULER_CODES[p.scheduler], row * servers[0], servers[row], p.max_sequences,
         p.token_budget, p.prompts_per_pass, p.memory.block_tokens, len(p.memory.windows),
-        p.draft_tokens if p.draft is not None else 0, grows(p), p.ranks]
+        p.draft_passes, grows(p), p.ranks]
         for row, p in enumerate(pools)], dtype=np.int64)
     pool_f = np.array([[p.occupancy, expected_tokens(p), p.memory.capacity_bytes,
                         math.ceil(p.memory.state_bytes)] for p in pools], dtype=np.float64)

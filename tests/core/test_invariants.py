@@ -265,6 +265,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
                         slo={"ttft_ms": 4000, "tpot_ms": 80}),
     "bursts": plan_request(25, 600, 80, workload={"arrival_cv": 4.0}),
     "speculative": plan_request(15, 600, 300, speculative={"draft_tokens": 3, "acceptance": 0.7}),
+    "draft model": plan_request(15, 600, 300, model="llama-3.1-70b", speculative={
+        "draft_tokens": 3, "acceptance": 0.7, "draft_model": "llama-3.2-1b"}),
     "two GPUs": plan_request(15, 1200, 200, gpus=["h100-sxm-80gb", "l40s"]),
 }
 _DONE: dict[str, PlanResult] = {}

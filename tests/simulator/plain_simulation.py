@@ -18,14 +18,14 @@ from planner.simulator.options import Failure
 
 Part = tuple[float, float]
 """[token] new and cached of one prompt or chunk."""
-StepSeconds = Callable[[int, float, list[Part], int], float]
+StepSeconds = Callable[[float, float, list[Part], int], float]
 """Decodes, their mean context, prompt parts, prompts that end: seconds of the step."""
 
 
 def affine(step_s: float, token_s: float = 0.0, sequence_s: float = 0.0, context_s: float = 0.0
            ) -> StepSeconds:
     """The plain form of :func:`planner.simulator.affine_steps`."""
-    def seconds(decodes: int, context: float, parts: list[Part], _: int) -> float:
+    def seconds(decodes: float, context: float, parts: list[Part], _: int) -> float:
         tokens = sum(new for new, _ in parts)
         return step_s + token_s * tokens + decodes * (sequence_s + context_s * context)
     return seconds
@@ -35,7 +35,7 @@ def of_model(model: StepModel, scale: float = 1.0) -> StepSeconds:
     """Step seconds of a deployment; prompts in one pass attend each on its own."""
     ranks = model.deployment.layout.data
 
-    def seconds(decodes: int, context: float, parts: list[Part], ends: int) -> float:
+    def seconds(decodes: float, context: float, parts: list[Part], ends: int) -> float:
         tokens = sum(new for new, _ in parts)
         step = model.step(StepBatch(decodes=decodes * ranks, context=context,
                                     prefill_tokens=tokens, prefill_sequences=float(len(parts)),
@@ -49,6 +49,23 @@ def of_model(model: StepModel, scale: float = 1.0) -> StepSeconds:
             sides[1] += float(term.memory_s)
         return scale * (rest + max(sides))
     return seconds
+
+
+def drafted(own: StepSeconds, draft: StepSeconds, passes: int, stages: int = 1) -> StepSeconds:
+    """The same with a draft model: a pass over prompts and decodes, the others over decodes."""
+    def seconds(decodes: float, context: float, parts: list[Part], ends: int) -> float:
+        wave = max(decodes / stages, 1.0) if decodes else 0.0
+        more = passes * decodes / wave - 1.0 if decodes else 0.0
+        later = more * draft(wave, context, [], 0)
+        return own(decodes, context, parts, ends) + draft(wave, context, parts, ends) + later
+    return seconds
+
+
+def drafted_model(model: StepModel, passes: int) -> StepSeconds:
+    """Of a step model with its draft model."""
+    drafting, stages = model.deployment.drafting, model.deployment.layout.pipeline
+    assert drafting is not None
+    return drafted(of_model(model), of_model(StepModel.of(drafting)), passes, stages)
 
 
 @dataclass(slots=True)
@@ -109,14 +126,12 @@ class Server:
 class Plain:
     """Plays a request table on a fleet, routed round robin or to the least loaded.
 
-    With drafts, ``drafts`` are the seconds of a step of the draft model of the last pool, and
-    ``outputs`` the outputs of every answer.
+    With drafts, ``outputs`` are the outputs of every answer.
     """
 
     def __init__(self, fleet: SimulatedFleet, steps: list[StepSeconds], requests: RequestTable,
                  router: str = "round_robin", failures: tuple[Failure, ...] = (),
-                 drafts: StepSeconds | None = None, outputs: list[int] | None = None) -> None:
-        self.drafts = drafts
+                 outputs: list[int] | None = None) -> None:
         self.fleet, self.steps, self.router = fleet, steps, router
         wires = fleet.transfer.wire_s(requests.prompt_tokens) if fleet.transfer else None
         self.shares = ((fleet.transfer.send_share, fleet.transfer.receive_share)
@@ -292,15 +307,8 @@ class Plain:
         batch = list(server.running)
         context = sum(j.context for j in batch) / len(batch) if batch else 0.0
         server.now += self.steps[server.pool](len(batch), context, parts, ends)
-        server.now += self.draft_seconds(server, len(batch), context)
         for job in batch:
             self.token(server, job, server.now)
-
-    def draft_seconds(self, server: Server, batch: int, context: float) -> float:
-        """Of the draft model before a step."""
-        if not batch or self.drafts is None:
-            return 0.0
-        return self.pool(server).draft_tokens * self.drafts(batch, context, [], 0)
 
     def chunked(self, server: Server) -> None:
         pool, n = self.pool(server), len(server.running)
@@ -345,7 +353,6 @@ class Plain:
         for _ in range(max(j.steps for j in taken) - 1):
             context = total / len(taken)
             server.now += self.steps[server.pool](len(taken), context, [], 0)
-            server.now += self.draft_seconds(server, len(taken), context)
             total += len(taken) * expected_tokens(self.pool(server))
             for job in taken:
                 if job.done < job.steps:

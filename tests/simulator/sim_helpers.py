@@ -26,7 +26,7 @@ AFFINE = (0.011, 3e-5, 1e-5, 2e-8)
 
 def deployment(model: str = "llama-3.1-8b", gpu: str = "h100-sxm-80gb", weights: str = "",
                engine: str = "vllm", fidelity: str = "operator", plain: bool = True,
-               **layout: int) -> Deployment:
+               draft: str | None = None, **layout: int) -> Deployment:
     """One replica; ``plain`` takes away the engine's output path, which no simulation has."""
     catalog = shipped_catalog()
     llm, chip = catalog.llm(model), catalog.gpu(gpu)
@@ -36,7 +36,7 @@ def deployment(model: str = "llama-3.1-8b", gpu: str = "h100-sxm-80gb", weights:
         profile = replace(profile, ttft_scale=1.0, request_s=0.0, first_steps=0.0,
                           prompt_token_s=0.0)
     return Deployment(llm, chip, weights, llm.native_kv, Layout(**layout), profile,
-                      fidelity=fidelity)
+                      fidelity=fidelity, draft=catalog.llm(draft) if draft else None)
 
 
 def pool(role: str = "serve", scheduler: str = "prefill_first", **changes: Any) -> SimulatedPool:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from plain_simulation import Plain, affine, of_model
+from plain_simulation import Plain, affine, drafted, drafted_model, of_model
 from sim_helpers import AFFINE, deployment, memory, one_pool, table, two_pools
 
+from planner.requests import Speculative
 from planner.roofline import StepModel
 from planner.simulator import (
     Failure,
@@ -20,7 +21,7 @@ from planner.simulator import (
     pool_of,
     simulate,
 )
-from planner.steps import StepTimes, affine_steps, packed_steps
+from planner.steps import StepTimes, affine_steps, packed_steps, steps_of
 from planner.workload import Slo
 
 TIGHT, WINDOWED = 1.2e5, (1.1e5, (1e18, 300.0), (50.0, 60.0), 777.5)
@@ -52,7 +53,8 @@ def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
     front = fleet.pools[0]
     output = requests.output_tokens.astype(float)
     context = requests.prompt_tokens.mean() + (output**2).mean() / (2.0 * output.mean())
-    times = StepTimes(packed_steps(front.steps), 1)
+    drafts = packed_steps(front.draft) if front.draft else None
+    times = StepTimes(packed_steps(front.steps), 1, drafts, float(front.draft_passes))
     alone = float(times.seconds(1.0, float(context))[0])
     prefill = times.seconds(new_tokens=requests.prompt_tokens - requests.cached_tokens,
                             prompts=1.0, cached=requests.cached_tokens)
@@ -92,7 +94,8 @@ def test_equal_on_affine_steps(name, router, failures):
         assert retried > 0
 
 
-DRAFTED = {"draft_tokens": 3, "acceptance": 0.7, "draft": affine_steps(0.002, 0.0, 1e-5, 1e-8)}
+DRAFT = (0.002, 0.0, 1e-5, 1e-8)
+DRAFTED = {"draft_tokens": 3, "acceptance": 0.7, "draft": affine_steps(*DRAFT), "draft_passes": 3}
 GAP = (Slo("itl", 0.0172, 90.0),)
 
 
@@ -105,8 +108,9 @@ def test_equal_with_drafts(fleet):
     step, requests = affine(*AFFINE), table(rate=14.0)
     options = SimulationOptions("round_robin", warmup_share=0.0)
     seen = simulate(fleet, requests, options)
-    plain = Plain(fleet, [step, step], requests, drafts=affine(0.002, 0.0, 1e-5, 1e-8),
-                  outputs=(seen.gaps + 1).tolist())
+    steps = [drafted(step, affine(*DRAFT), 3) if pool.draft_passes else step
+             for pool in fleet.pools]
+    plain = Plain(fleet, steps, requests, outputs=(seen.gaps + 1).tolist())
     compare(fleet, plain, requests, options, seen)
     assert 0 < seen.late_gaps.sum() < seen.gaps.sum() < (requests.output_tokens - 1).sum()
     assert seen.gap_counts.sum() == seen.gaps.sum()
@@ -126,6 +130,36 @@ def test_equal_on_deployments(model, layout, scheduler):
     requests = table(40, 6.0, output=20.0)
     plain = Plain(fleet, [of_model(StepModel.of(d))], requests)
     compare(fleet, plain, requests, SimulationOptions("round_robin", warmup_share=0.0))
+
+
+@pytest.mark.parametrize(("scheduler", "layout"), [
+    ("prefill_first", {}), ("static", {}), ("chunked", {}), ("chunked", {"tensor": 2}),
+    ("chunked", {"pipeline": 2})])
+@pytest.mark.parametrize(("model", "draft"), [
+    ("llama-3.1-70b", "llama-3.1-8b"), ("gemma-3-27b", "llama-3.2-1b")])
+def test_equal_with_a_draft_model(model, draft, scheduler, layout):
+    """Its passes, prompts and cache; every step yields one token, as none is accepted."""
+    d = deployment(model, "h200-sxm-141gb", weights="fp8", draft=draft, **layout)
+    pool = pool_of(d, "serve", scheduler, 1, token_budget=512,
+                   speculative=Speculative(3, 0.7, draft))
+    pool = replace(pool, steps=steps_of(StepModel.of(d)), draft_tokens=0, acceptance=0.0)
+    setup = {"prefill_first": "colocated"}.get(scheduler, scheduler)
+    fleet, requests = SimulatedFleet(setup, (pool,)), table(40, 6.0, output=20.0)
+    plain = Plain(fleet, [drafted_model(StepModel.of(d), pool.draft_passes)], requests)
+    compare(fleet, plain, requests, SimulationOptions("round_robin", warmup_share=0.0))
+
+
+def test_equal_on_two_pools_with_a_draft_model():
+    d = deployment("gemma-3-27b", "h200-sxm-141gb", draft="llama-3.1-8b")
+    wish = Speculative(2, 0.7, "llama-3.1-8b")
+    pools = (pool_of(d, "prefill", "prefill", 2, prompts_per_pass=2, speculative=wish),
+             replace(pool_of(d, "decode", "decode", 1, speculative=wish),
+                     steps=steps_of(StepModel.of(d)), draft_tokens=0, acceptance=0.0))
+    fleet = SimulatedFleet("disaggregated", pools, kv_transfer(d, d))
+    requests = table(40, 6.0, output=20.0)
+    steps = [drafted_model(StepModel.of(d), 2)] * 2
+    compare(fleet, Plain(fleet, steps, requests), requests,
+            SimulationOptions("round_robin", warmup_share=0.0))
 
 
 def test_equal_on_two_pools_of_a_deployment():

@@ -77,13 +77,16 @@ CASES = [
          tensor=2, budget=8192, tpot_ms=60),
     Case("chat", "decode", (1000, 3000), (200, 500), 0.6),
     Case("long answers", "decode", (300, 900), (800, 2000), 0.8),
+    *(Case("draft model", setup, (800, 2000), (400, 900), load, "llama-3.1-70b", tensor=4,
+           budget=1024, draft=Speculative(4, 0.7, "llama-3.1-8b"))
+      for setup, load in (("chunked", 0.8), ("colocated", 0.7), ("decode", 0.8))),
 ]
 
 SAFE = [Case("full batches of equal answers", setup, (1500, 4000), (200, 200), 0.9, cap=24,
              ttft_ms=60_000, tpot_ms=1000) for setup in ("colocated", "chunked")]
 """Near saturation: the plan may err high, as equal answers leave more evenly than its queue."""
 
-GAPS = [*(c for c in CASES if c.setup != "decode"), *(
+GAPS = [*(c for c in CASES if c.setup != "decode" and not c.draft), *(
     Case(name, setup, prompt, output, 0.6, budget=4096, ttft_ms=3000, tpot_ms=200)
     for setup in ("colocated", "chunked") for name, prompt, output in (
         ("two tokens", (2000, 2000), (2, 2)), ("short answers", (1000, 3000), (8, 20)),
@@ -147,7 +150,8 @@ def gap_errors(case: Case) -> dict[str, float]:
 def served(case: Case) -> tuple[dict[str, float], SimulationResult]:
     """What is predicted of a case, and its simulation."""
     d = deployment(case.model, case.gpu, weights="bf16", tensor=case.tensor,
-                   pipeline=case.pipeline, plain=False)
+                   pipeline=case.pipeline, plain=False,
+                   draft=case.draft and case.draft.draft_model)
     table = build_table(d, workload(case), Limits(max_sequences=case.cap), case.draft)
     source = source_of(case, table)
     rate = case.load * capacity(source)

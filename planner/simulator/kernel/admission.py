@@ -43,8 +43,22 @@ def next_ready(st: State, s: int, until: float) -> float:
 
 
 @compiled
-def prefill_pass(cf: Config, st: State, p: PackedSteps, s: int, q: int, count: int) -> float:
-    """[s] of a pass over the ``count`` prompts in the server's list."""
+def prefill_pass(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int, count: int
+) -> tuple[float, float]:
+    """[s] of a pass over the ``count`` prompts in the server's list, and of it what keeps the
+    server from the next: the time of one stage of a pipeline, and that of a draft model."""
+    seconds = _prompts_seconds(st, p, s, count)
+    held = seconds * cf.pool_f[q, k.Q_OCCUPANCY]
+    if cf.pool_i[q, k.Q_DRAFT_PASSES] > 0:
+        drafting = _prompts_seconds(st, draft, s, count)
+        seconds += drafting
+        held += drafting
+    return seconds, held
+
+
+@compiled
+def _prompts_seconds(st: State, p: PackedSteps, s: int, count: int) -> float:
     tokens, compute, memory = 0.0, 0.0, 0.0
     for i in range(count):
         r = st.packed[s, i]

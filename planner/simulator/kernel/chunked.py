@@ -14,9 +14,7 @@ from planner.simulator.kernel.decoding import after_steps, decode_run
 from planner.stepping import (
     T_TOKENS_PER_DECODE,
     PackedSteps,
-    batch_seconds,
-    decode_line,
-    decodes_of,
+    draft_seconds,
     mixed_seconds,
     prompt_work,
 )
@@ -33,7 +31,8 @@ def chunked_step(
         return
     space = cf.pool_i[q, k.Q_TOKEN_BUDGET] - n * p.one[T_TOKENS_PER_DECODE]
     ready, tokens, parts = 0, 0.0, 0
-    compute, memory = 0.0, 0.0
+    compute, memory, draft_compute, draft_memory = 0.0, 0.0, 0.0, 0.0
+    drafts = float(cf.pool_i[q, k.Q_DRAFT_PASSES])
     if n > 0 and steps_that_fit(cf, st, s, q, 1) == 0:
         preempt(cf, st, s, q)
         return
@@ -50,9 +49,14 @@ def chunked_step(
             st.server_i[s, k.S_PARTIAL] = r
             st.server_f[s, k.S_PARTIAL_DONE] = 0.0
         chunk = min(math.floor(space), st.request_f[r, k.R_TODO] - st.server_f[s, k.S_PARTIAL_DONE])
-        c, m = prompt_work(p, chunk, st.request_f[r, k.R_CACHED] + st.server_f[s, k.S_PARTIAL_DONE])
+        before = st.request_f[r, k.R_CACHED] + st.server_f[s, k.S_PARTIAL_DONE]
+        c, m = prompt_work(p, chunk, before)
         compute += c
         memory += m
+        if drafts > 0.0:
+            c, m = prompt_work(draft, chunk, before)
+            draft_compute += c
+            draft_memory += m
         tokens += chunk
         space -= chunk
         parts += 1
@@ -72,15 +76,17 @@ def chunked_step(
     seconds = mixed_seconds(
         p, float(n), context, tokens, float(parts), float(ready), compute, memory
     )
-    if n > 0 and cf.pool_i[q, k.Q_DRAFT_TOKENS] > 0:
-        seconds += (
-            cf.pool_i[q, k.Q_DRAFT_TOKENS]
-            * decode_line(
-                draft,
-                batch_seconds(draft, decodes_of(draft, float(n)), 0.0, 0.0, 0.0),
-                float(n),
-                context,
-            )[0]
+    if drafts > 0.0:
+        seconds += draft_seconds(
+            draft,
+            drafts,
+            float(n),
+            context,
+            tokens,
+            float(parts),
+            float(ready),
+            draft_compute,
+            draft_memory,
         )
     for i in range(parts):
         st.request_f[st.chunks[s, i], k.R_OWN_PREFILL_S] += seconds

@@ -11,7 +11,7 @@ from planner.simulator.kernel.batch import account, context_now, finish, leave, 
 from planner.simulator.kernel.blocks import grow_memory, steps_that_fit, stop_growing
 from planner.simulator.kernel.gaps import close_gaps, count_gap, remember_gap
 from planner.simulator.kernel.heaps import pop_step
-from planner.stepping import PackedSteps, batch_seconds, decode_line, decodes_of
+from planner.stepping import PackedSteps, batch_seconds, decode_line, decodes_of, waves_of
 
 
 @compiled
@@ -136,17 +136,17 @@ def decode_run(
 
 @compiled
 def drafted_line(
-    cf: Config, p: PackedSteps, draft: PackedSteps, q: int, base: float, n: float, context: float
+    cf: Config, p: PackedSteps, draft: PackedSteps, q: int, base_s: float, n: float, context: float
 ) -> tuple[float, float, float]:
-    """:func:`planner.stepping.decode_line` of a step with those of the draft model before it."""
-    seconds, slope, end = decode_line(p, base, n, context)
-    drafted = cf.pool_i[q, k.Q_DRAFT_TOKENS]
-    if drafted > 0:
+    """:func:`planner.stepping.decode_line` with the passes of a draft model."""
+    seconds, slope, end = decode_line(p, base_s, n, context)
+    if cf.pool_i[q, k.Q_DRAFT_PASSES] > 0:
+        passes = cf.pool_i[q, k.Q_DRAFT_PASSES] * waves_of(draft, n)
         other, other_slope, other_end = decode_line(
             draft, batch_seconds(draft, decodes_of(draft, n), 0.0, 0.0, 0.0), n, context
         )
-        seconds += drafted * other
-        slope += drafted * other_slope
+        seconds += passes * other
+        slope += passes * other_slope
         end = min(end, other_end)
     return seconds, slope, end
 

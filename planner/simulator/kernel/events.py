@@ -137,9 +137,9 @@ def run_events(
             for at in range(count):
                 lost = lose(cf, st, order[at], st.back_s[index], lost)
         elif action == RECOVERY:
-            recover(cf, st, p0, st.failing[index], now)
+            recover(cf, st, p0, d0, st.failing[index], now)
         if waking >= 0 and prefills_only(cf, st, waking):
             if again:  # all that was lost queues before a pass begins
                 push_event(st, now, WAKE + 8 * waking)
             else:
-                launch(cf, st, p0, waking, now)
+                launch(cf, st, p0, d0, waking, now)

@@ -45,7 +45,9 @@ def lose(cf: Config, st: State, s: int, back: float, first: int) -> int:
 
 
 @compiled
-def recover(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
+def recover(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, now: float
+) -> None:
     """A replica, whose first server this is, is up again; unless it failed anew meanwhile."""
     if now < st.server_f[s, k.S_DOWN_UNTIL_S]:
         return
@@ -54,4 +56,4 @@ def recover(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
         st.server_i[rank, k.S_UP] = 1
         st.server_f[rank, k.S_NOW_S] = max(st.server_f[rank, k.S_NOW_S], now)
         if cf.pool_i[q, k.Q_SCHEDULER] == PREFILL:
-            launch(cf, st, p, rank, now)
+            launch(cf, st, p, draft, rank, now)

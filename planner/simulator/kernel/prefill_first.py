@@ -18,8 +18,8 @@ def prefill_first_step(
     """Whole waiting prompts first, then decodes."""
     count = pack(cf, st, s, q)
     if count:
-        seconds = prefill_pass(cf, st, p, s, q, count)
-        start, held = st.server_f[s, k.S_NOW_S], seconds * cf.pool_f[q, k.Q_OCCUPANCY]
+        seconds, held = prefill_pass(cf, st, p, draft, s, q, count)
+        start = st.server_f[s, k.S_NOW_S]
         end = start + held
         account(
             cf,

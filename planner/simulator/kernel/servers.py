@@ -65,7 +65,7 @@ def ends_nothing(cf: Config, st: State, p: PackedSteps, s: int, until: float) ->
     q = st.server_i[s, k.S_POOL]
     if st.server_i[s, k.S_WAIT_HEAD] >= 0 or st.server_i[s, k.S_PARTIAL] >= 0:
         return False
-    if st.server_i[s, k.S_RUNNING] == 0 or cf.pool_i[q, k.Q_DRAFT_TOKENS] > 0:
+    if st.server_i[s, k.S_RUNNING] == 0 or cf.pool_i[q, k.Q_DRAFT_PASSES] > 0:
         return False
     steps = st.step_key[s, 0] - st.server_i[s, k.S_STEP]
     base = st.base_s[q, st.server_i[s, k.S_RUNNING]]
@@ -77,7 +77,9 @@ def ends_nothing(cf: Config, st: State, p: PackedSteps, s: int, until: float) ->
 
 
 @compiled
-def launch(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
+def launch(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, now: float
+) -> None:
     """A free prefill replica takes what waits; hand-overs follow."""
     if (
         st.server_f[s, k.S_NOW_S] > now
@@ -97,8 +99,8 @@ def launch(cf: Config, st: State, p: PackedSteps, s: int, now: float) -> None:
         tokens += st.request_f[r, k.R_TODO]
         st.packed[s, count] = r
         count += 1
-    seconds = prefill_pass(cf, st, p, s, 0, count)
-    end, free = now + seconds, now + seconds * cf.pool_f[0, k.Q_OCCUPANCY]
+    seconds, held = prefill_pass(cf, st, p, draft, s, 0, count)
+    end, free = now + seconds, now + held
     account(cf, st, 0, now, free, float(count), st.server_f[s, k.S_USED_BYTES])
     st.server_f[s, k.S_NOW_S] = free
     st.pool_i[0, k.P_PASSES] += 1

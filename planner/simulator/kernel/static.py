@@ -31,14 +31,14 @@ def static_step(
         st.packed[s, count] = admit(cf, st, s, q)
         count += 1
     start = st.server_f[s, k.S_NOW_S]
-    seconds = prefill_pass(cf, st, p, s, q, count)
-    now = start + seconds * cf.pool_f[q, k.Q_OCCUPANCY]
+    seconds, kept = prefill_pass(cf, st, p, draft, s, q, count)
+    now = start + kept
     account(cf, st, q, start, now, float(count), st.server_f[s, k.S_USED_BYTES])
     contexts, steps = 0.0, 0
     for i in range(count):
         r = st.packed[s, i]
         st.request_f[r, k.R_OWN_PREFILL_S] += seconds
-        st.request_f[r, k.R_LAG_S] += seconds * (1.0 - cf.pool_f[q, k.Q_OCCUPANCY])
+        st.request_f[r, k.R_LAG_S] += seconds - kept
         st.request_f[r, k.R_FIRST_S] = now
         contexts += st.request_f[r, k.R_CONTEXT]
         steps = max(steps, st.request_i[r, k.R_LEFT] - 1)
