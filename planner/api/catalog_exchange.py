@@ -19,10 +19,10 @@ from planner.api.catalog_tables import (
     Kind,
     Table,
     flat_of_columns,
-    price_id,
     table_rows,
 )
 from planner.api.etags import encode, etag_of
+from planner.api.price_ids import is_same, price_id
 from planner.api.validation import InvalidDocument, NotJson, json_of
 from planner.errors import PlannerError
 from planner.plain import plain
@@ -151,6 +151,8 @@ class _Import:
         self.change = TableChange(table.name)
         self.seen: dict[str, str] = {}
         self.names = _model_names(self.rows.values()) if table.name == "models" else {}
+        self.offers = ({k: table.flat(r) for k, r in self.rows.items()}
+                       if table.name == "prices" else {})
 
     def read(self) -> TableChange:
         headings = [Heading(name, name) for name in self.table.kinds]
@@ -185,17 +187,30 @@ class _Import:
                 self.errors.append((places[name], str(error)))
         if len(self.errors) > before:
             return
-        key = given.get(self.table.key) or (price_id(given) if self.table.name == "prices"
-                                            else None)
         first = next(iter(places.values()))
         at = places.get(self.table.key, first)
+        key = given.get(self.table.key) or self._made_id(given)
         if key is None:
-            self.errors.append((at, "is required"))
+            self.errors.append((at, self._needs_key(given)))
         elif key in self.seen:
             self.errors.append((at, f"{key!r} is also in {self.seen[key]}"))
         else:
             self.seen[key] = at.rpartition("/")[2]
+            self.offers[str(key)] = {**self.offers.get(str(key), {}), **given}
             self._row(str(key), given, places, first)
+
+    def _made_id(self, given: Flat) -> str | None:
+        """The id of a price without one; None where a row needs a key of its own."""
+        if self.table.name != "prices":
+            return None
+        key = price_id(given, self.offers)
+        return key if is_same(given, self.offers.get(key, given)) else None
+
+    def _needs_key(self, given: Flat) -> str:
+        if self.table.name != "prices":
+            return "is required"
+        return (f"is required: {price_id(given, self.offers)!r}, which would be made of provider, "
+                "instance, GPU, region and commitment, is the id of another price")
 
     def _row(self, key: str, given: Flat, places: Mapping[str, str], first: str) -> None:
         row = self.rows.get(key)
