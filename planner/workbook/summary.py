@@ -130,7 +130,8 @@ def _answer(plan: Plan, text: str) -> Any:
     said = " ".join(text.split())
     pieces = [said[i:i + LITERAL].replace('"', '""') for i in range(0, len(said), LITERAL)]
     quoted = "&".join(f'"{p}"' for p in pieces)
-    return X(f"IF(inputs_changed=0,{quoted},{live})", said)
+    answer = f"IF(inputs_changed=0,{quoted},{live})"
+    return X(f'IF(inputs_allowed=0,"No result. "&check_all&".",{answer})', said)
 
 
 # -- key figures ------------------------------------------------------------------------------
