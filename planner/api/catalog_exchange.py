@@ -150,6 +150,8 @@ class _Import:
         self.rows = {getattr(r, table.key): r for r in stored(session, table)}
         self.change = TableChange(table.name)
         self.seen: dict[str, str] = {}
+        self.lacking: dict[str, None] = {}
+        """Columns that the file lacks and some new row needs."""
         self.names = _model_names(self.rows.values()) if table.name == "models" else {}
         self.offers = ({k: table.flat(r) for k, r in self.rows.items()}
                        if table.name == "prices" else {})
@@ -172,6 +174,10 @@ class _Import:
             if line.number > header.line.number and any(
                     f.column in line.cells for f in header.columns.values()):
                 self._line(header, line)
+        if self.lacking:
+            place = header.line.cells[min(f.column for f in header.columns.values())].place
+            self.errors.append((self.sheet.pointer(place), "the header has no column "
+                                f"{', '.join(self.lacking)}, which new rows need"))
         self.change.not_in_file = len(set(self.rows) - set(self.seen))
         return self.change
 
@@ -226,7 +232,12 @@ class _Import:
         except PlannerError as error:
             found = error.errors if isinstance(error, InvalidDocument) else [
                 (error.pointer, error.message)]
-            self.errors += [(_place(places, p, first), m) for p, m in found]
+            for pointer, message in found:
+                column = _column(pointer)
+                if message == "is required" and column not in places:
+                    self.lacking[column] = None
+                else:
+                    self.errors.append((places.get(column, first), message))
             return
         self._record(key, row, old, columns)
 
@@ -266,11 +277,10 @@ def _names_of(columns: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(c, n) for c, n in [*pairs, *(("aliases", a) for a in columns["aliases"])] if n]
 
 
-def _place(places: Mapping[str, str], pointer: str, first: str) -> str:
-    """The cell behind a pointer into a document of the API."""
+def _column(pointer: str) -> str:
+    """The column behind a pointer into a document of the API."""
     parts = pointer.strip("/").split("/")
-    wanted = f"dense_{parts[-1]}_tflops" if parts[0] == "dense_tflops" else parts[0]
-    return places.get(wanted, first)
+    return f"dense_{parts[-1]}_tflops" if parts[0] == "dense_tflops" else parts[0]
 
 
 def _read(kind: Kind, cell: Cell | None) -> Any:

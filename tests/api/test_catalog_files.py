@@ -267,7 +267,13 @@ def test_models(own: Flask, tiny_config: dict[str, Any]) -> None:
     ("gpus", "slug,memory_gib\nl4,-1", "/gpus/B2", "above 0"),
     ("gpus", 'slug,memory_gib\nl4,"1,5"', "/gpus/B2", "more than one way"),
     ("gpus", "slug,memory_gib\nL4!,1", "/gpus/A2", "lower-case"),
-    ("gpus", "slug,memory_gib\nnew,1", "/gpus/A2", "is required"),
+    ("gpus", "slug,memory_gib\nnew,1", "/gpus/A1", "no column name, vendor, architecture, "
+     "memory_bandwidth_gb_per_s, dense_bf16_tflops"),
+    ("gpus", "slug,name,vendor,architecture,memory_gib,memory_bandwidth_gb_per_s,dense_bf16_tflops"
+     "\nnew,N,V,A,1,,2", "/gpus/F2", "is required"),
+    ("engines", "slug,mfu\nmine,0.5", "/engines/A1", "no column engine"),
+    ("prices", "notes,id,gpu\nx,mine,l4\ny,yours,l4", "/prices/A1", "no column provider, "
+     "commitment, usd_per_gpu_hour, as_of, source"),
     ("gpus", "slug,dense_fp8_tflops\nl4,x", "/gpus/B2", "number"),
     ("gpus", "slug,dense_fp8_tflops\nl4,-3", "/gpus/B2", "above 0"),
     ("gpus", "slug,node_gpus\nl4,1.5", "/gpus/B2", "whole number"),
@@ -298,6 +304,14 @@ def test_the_cell_at_fault(client: FlaskClient, table: str, text: str, place: st
     assert answer.status_code == 422
     said = [e["message"] for e in answer.json["errors"] if e["pointer"] == place]
     assert any(w in message for w in words.split("|") for message in said), answer.json
+
+
+def test_missing_columns_are_named_once(client: FlaskClient) -> None:
+    answer = send(client, b"id,gpu\nmine,l4\nyours,l4", "prices", "text/csv")
+    assert [e["pointer"] for e in answer.json["errors"]] == ["/prices/A1"]
+    [key] = [p["id"] for p in client.get("/api/v1/prices?gpu=l4&limit=1").json["items"]]
+    kept = send(client, f"id,gpu,notes\n{key},l4,hello".encode(), "prices", "text/csv")
+    assert counts(kept)["prices"][:2] == (0, 1)
 
 
 def test_one_bad_row_writes_nothing(own: Flask) -> None:
