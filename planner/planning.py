@@ -16,6 +16,7 @@ from planner.describe import (
     price_document,
     profile_assumptions,
 )
+from planner.engine_fit import unfit
 from planner.fleet import Fleet, build_fleet, region_rate
 from planner.measured import measured_options
 from planner.other_ways import OtherWays
@@ -258,7 +259,9 @@ def gather(request: PlanRequest, catalog: Catalog, pricer: Pricer | None = None
     if request.speculative and request.speculative.draft_model:
         draft = catalog.llm(request.speculative.draft_model, "/speculative/draft_model")
     usd = {slug: float(p.price.usd_per_gpu_hour) for slug, p in prices.items()}
-    return Resources(llm, gpus, profiles, usd, pricer.by_stage(gpus), draft), prices
+    reasons = {g.slug: unfit(request.engine, g, catalog) for g in gpus}
+    return Resources(llm, gpus, profiles, usd, pricer.by_stage(gpus), draft,
+                     {slug: why for slug, why in reasons.items() if why}), prices
 
 
 def _regional(request: PlanRequest) -> PlanRequest:

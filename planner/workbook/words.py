@@ -23,6 +23,7 @@ REASONS = {
     "tpot_at_batch_one": "Tokens too slow even with one request at a time",
     "itl_at_batch_one": "Gap between tokens too long even with one request at a time",
     "e2e_at_zero_load": "Whole request too slow even with no other request",
+    "engine": "The engine does not run on this GPU",
     "max_gpus": "Needs more GPUs than the request allows",
     "no_price": "No price known",
     "throughput": "Cannot carry the rate",
