@@ -24,6 +24,7 @@ from planner.pricing import Pricer
 from planner.requests import PlanRequest
 from planner.search import precisions, search
 from planner.sizing import Miss, Resources, Sized
+from planner.wording import gpus as gpus_text
 
 Ranked = tuple[dict[str, Any], Fleet]
 Describe = Callable[[int, Fleet, PlanRequest, dict[str, PriceChoice]], dict[str, Any]]
@@ -69,14 +70,12 @@ class PlanResult:
     def assumptions(self) -> list[dict[str, Any]]:
         """Every factor that stands behind the numbers, with its source."""
         workload, limits = self.request.workload, self.request.limits
-        stated = {row["name"]: row["source"] for row in self.request.assumptions}
+        stated: dict[str, str] = {row["name"]: row["source"] for row in self.request.assumptions}
         rows: list[dict[str, Any]] = [
             {"name": "prompt_distribution", "value": workload.prompt.kind, "unit": "",
              "source": "request"},
             {"name": "requests_per_second", "value": workload.requests_per_s, "unit": "1/s",
-             "source": "users / (think time + answer time of the recommended option)"
-             if workload.users else
-             f"{stated.get('requests_per_second', 'request')}, at the peak of one region"},
+             "source": f"{_rate_source(workload.users, stated)}, at the peak of one region"},
             {"name": "arrival_cv", "value": workload.arrival_cv, "unit": "",
              "source": stated.get("arrival_cv", "request; 1 = Poisson arrivals")},
             {"name": "output_distribution", "value": workload.output.kind, "unit": "",
@@ -239,7 +238,7 @@ def _within_limit(request: PlanRequest, sized: Iterable[Sized]) -> tuple[list[Fl
             continue
         d = option.pools[0].deployment
         beyond.append(Miss(option.setup, d.gpu.slug, d.layout, d.weights, "max_gpus",
-                           f"needs {fleet.gpus} GPUs with spares and regions, "
+                           f"needs {gpus_text(fleet.gpus)} with spares and regions, "
                            f"{fleet.gpus - request.limits.max_gpus} more than max_gpus"))
     return fleets, beyond
 
@@ -294,6 +293,13 @@ def _order(option: dict[str, Any], objective: str) -> tuple[float, ...]:
     return {"cost": (unpriced, round(cost, 6), gpus, late),
             "gpus": (gpus, unpriced, cost, late),
             "power": (1.0 if watts is None else 0.0, watts or 0.0, cost, late)}[objective]
+
+
+def _rate_source(users: float | None, stated: dict[str, str]) -> str:
+    """What the rate of a plan follows from."""
+    if users:
+        return "users / (think time + answer time of the recommended option)"
+    return stated.get("requests_per_second", "request")
 
 
 def _gpu_row(gpu: Any) -> dict[str, Any]:

@@ -124,8 +124,10 @@ def _answer(plan: Plan, text: str) -> Any:
     priced = plan.cell(best, "usd_per_hour") is not None
     money = ('&", at "&TEXT(out_usd_per_hour,"#,##0.00")&" USD/hour ("&TEXT(out_usd_per_month,'
              '"#,##0")&" USD/month)"') if priced else ""
-    live = ('"With the changed inputs: "&IF(ISNUMBER(out_gpus),TEXT(out_gpus,"#,##0")&" GPUs in "&'
-            'TEXT(out_replicas,"#,##0")&" replicas on "&TEXT(out_nodes,"#,##0")&" nodes"'
+    live = ('"With the changed inputs: "&IF(ISNUMBER(out_gpus),TEXT(out_gpus,"#,##0")&'
+            'IF(out_gpus=1," GPU in "," GPUs in ")&TEXT(out_replicas,"#,##0")&'
+            'IF(out_replicas=1," replica on "," replicas on ")&TEXT(out_nodes,"#,##0")&'
+            'IF(out_nodes=1," node"," nodes")'
             f'{money}&".","no number of replicas of this layout holds the targets.")')
     said = " ".join(text.split())
     pieces = [said[i:i + LITERAL].replace('"', '""') for i in range(0, len(said), LITERAL)]
