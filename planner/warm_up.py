@@ -18,7 +18,7 @@ from planner.workbook import write_plan
 
 REQUEST: dict[str, Any] = {
     "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "advice": False,
-    "setups": ["colocated", "chunked", "disaggregated"],
+    "setups": ["static", "colocated", "chunked", "disaggregated"],
     "workload": {"requests_per_second": 20, "prompt_tokens": 1000, "output_tokens": 200},
 }
 CHANGES: tuple[dict[str, Any], ...] = (

@@ -24,9 +24,10 @@ SEVERAL_TOKENS = 1.5
 """[token] length from which an answer has a second token; those between are means of a bin."""
 REFERENCE_TOKENS = 96.0
 """[token] mean of the answers whose TPOT sizes a pool, whatever the answers are."""
-_EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
+EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
-_Z_EDGES = [_NORMAL.inv_cdf(float(p)) for p in _EDGES[1:-1]]
+_TAIL_EDGES = np.concatenate([EDGES[:-3], 1.0 - np.array(
+    [7e-3, 5e-3, 3.5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4, 5e-5, 1e-5, 1e-6, 0.0])])
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,20 @@ class Gaps:
     mean, inverse, inverse_square : float
         Means of the number of gaps, of 1 over it, and of the square of that.
         Of several laws at once arrays of shape (laws, 1).
+    paces : ndarray, shape (k,) or (laws, k)
+        Steps of an answer over those of as many tokens at the mean of the workload, for each part
+        of the answers (:mod:`planner.loops.luck`); 1 where a step writes one token.
     """
 
     mean: float | NDArray[np.float64]
     inverse: float | NDArray[np.float64]
     inverse_square: float | NDArray[np.float64]
+    paces: NDArray[np.float64] = field(default_factory=lambda: np.ones(1))
 
     @classmethod
     def of(cls, answers: Lengths) -> Gaps:
         """Of answers; where all are of one token, as of two."""
-        several = answers.tokens >= SEVERAL_TOKENS
-        shares = answers.weights * several if several.any() else answers.weights
-        gaps, shares = np.maximum(answers.tokens - 1.0, 1.0), shares / shares.sum()
+        gaps, shares = answers.shared_gaps
         return cls(float(shares @ gaps), float(shares @ (1.0 / gaps)),
                    float(shares @ (1.0 / gaps**2)))
 
@@ -67,9 +70,11 @@ class Gaps:
 
     @cached_property
     def rows(self) -> NDArray[np.float64]:
-        """The three means of every law, shape (3, laws)."""
-        return np.array([np.ravel(x) for x in (self.mean, self.inverse, self.inverse_square)],
-                        dtype=float)
+        """The three means of every law, then its paces, shape (3 + k, laws)."""
+        means = np.array([np.ravel(x) for x in (self.mean, self.inverse, self.inverse_square)],
+                         dtype=float)
+        paces = np.broadcast_to(self.paces, (means.shape[1], np.shape(self.paces)[-1]))
+        return np.concatenate([means, paces.T])
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,14 @@ class Lengths:
     def _reached(self) -> NDArray[np.float64]:
         """Cumulated weights."""
         return np.cumsum(self.weights)
+
+    @cached_property
+    def shared_gaps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gaps of the answers with a second token, at least one each, and their shares, shape (k,);
+        where all are of one token, as of two."""
+        several = self.tokens >= SEVERAL_TOKENS
+        shares = self.weights * several if several.any() else self.weights
+        return np.maximum(self.tokens - 1.0, 1.0), shares / shares.sum()
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -215,10 +228,37 @@ def lognormal(mu: float, sigma: float) -> Lengths:
     """
     if sigma < 1e-9:
         return constant(math.exp(mu))
-    below = np.concatenate([[0.0], [_NORMAL.cdf(v - sigma) for v in _Z_EDGES], [1.0]])
-    shares = np.diff(_EDGES)
-    means = math.exp(mu + sigma**2 / 2) * np.diff(below) / shares
+    return _binned(mu, sigma, EDGES)
+
+
+def _binned(mu: float, sigma: float, edges: NDArray[np.float64]) -> Lengths:
+    """A log-normal in bins between shares that start at 0 and end at 1."""
+    below = [_NORMAL.cdf(_NORMAL.inv_cdf(float(p)) - sigma) for p in edges[1:-1]]
+    shares = np.diff(edges)
+    means = math.exp(mu + sigma**2 / 2) * np.diff([0.0, *below, 1.0]) / shares
     return Lengths(np.maximum(means, 1.0), shares, "lognormal")
+
+
+def lognormal_parameters(lengths: Lengths) -> tuple[float, float]:
+    """Mean and deviation of ln(tokens) of binned log-normal lengths.
+
+    Of a log-normal cut at its quantile z, the share Phi(z - sigma) of the mean lies below the cut.
+    """
+    mean = lengths.mean
+    edges = np.concatenate([[0.0], np.cumsum(lengths.weights)])
+    place = int(np.searchsorted(edges, 0.9 - 1e-9)) - 1
+    below = float(lengths.weights[: place + 1] @ lengths.tokens[: place + 1]) / mean
+    share = min(max(float(edges[place + 1]), 1e-9), 1 - 1e-9)
+    sigma = _NORMAL.inv_cdf(share) - _NORMAL.inv_cdf(min(max(below, 1e-9), 1 - 1e-9))
+    return math.log(mean) - sigma**2 / 2.0, sigma
+
+
+def with_tail(lengths: Lengths) -> Lengths:
+    """The same lengths, those of a log-normal with its longest hundredth in finer bins: of
+    many answers the longest is among these."""
+    if lengths.kind != "lognormal" or len(lengths.tokens) == 1:
+        return lengths
+    return _binned(*lognormal_parameters(lengths), _TAIL_EDGES)
 
 
 def from_mean_p95(mean: float, p95: float) -> Lengths:
@@ -342,25 +382,10 @@ class Workload:
         return self.prompt.scaled(1.0 - self.prefix_hit) if self.prefix_hit else self.prompt
 
     @cached_property
-    def reference_gaps(self) -> Gaps:
-        """Gaps between the tokens of answers of the same shape and of the reference mean."""
+    def reference(self) -> Lengths:
+        """Answers of the same shape and of the reference mean."""
         factor = REFERENCE_TOKENS / self.output.mean
-        return replace(self.output, tokens=self.output.tokens * factor).gaps
-
-    @cached_property
-    def sizing(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean tokens and gaps of the answers that must hold a target on TPOT, shape (laws,) and
-        (3, laws), as for :func:`planner.loops.batches.caps_held`.
-
-        Prompts stall a short answer more than a long one, so a target on TPOT would get easier
-        because answers grow. A pool is therefore sized for the reference answers too (of the same
-        shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
-        """
-        output, reference = self.output, self.reference_gaps.rows
-        if output.mean <= REFERENCE_TOKENS:
-            return np.array([output.mean]), reference
-        return (np.array([output.mean, REFERENCE_TOKENS]),
-                np.concatenate((output.gaps.rows, reference), axis=1))
+        return replace(self.output, tokens=self.output.tokens * factor)
 
     @cached_property
     def running_context(self) -> float:

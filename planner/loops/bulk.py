@@ -15,6 +15,8 @@ LEAK = 1e-9
 """Chance of a fresh start, so that the chain is the one that an idle rank begins."""
 MANY = 30.0
 """Arrivals in a cycle from which their number is taken as normal."""
+FAR = 9.0
+"""Standard deviations beyond which a normal has nothing."""
 
 
 @compiled
@@ -33,7 +35,11 @@ def fill_at_most(counts: Array, mean: float, variance: float, found: Array) -> N
     if mean > MANY:
         for i in range(len(counts)):
             most = math.floor(counts[i])
-            found[i] = normal_within((most + 0.5 - mean) / math.sqrt(over)) if most >= 0.0 else 0.0
+            away = (most + 0.5 - mean) / math.sqrt(over)
+            if most < 0.0 or away < -FAR:
+                found[i] = 0.0
+            else:
+                found[i] = normal_within(away) if away < FAR else 1.0
         return
     shape, again = mean * mean / (over - mean), (over - mean) / over
     term = math.exp(-shape * math.log(over / mean)) if mean > 0.0 else 1.0
@@ -61,13 +67,17 @@ def stationary(moves: Array) -> Array:
     """
     size = len(moves)
     for last in range(size - 1, 0, -1):
-        out = 0.0
-        for j in range(last):
+        low, out = 1, moves[last, 0]  # states between the first and ``low`` are not reached
+        while low < last and moves[last, low] == 0.0:
+            low += 1
+        for j in range(low, last):
             out += moves[last, j]
         for i in range(last):
             moves[i, last] /= out
-            for j in range(last):
-                moves[i, j] += moves[i, last] * moves[last, j]
+            if moves[i, last] > 0.0:
+                moves[i, 0] += moves[i, last] * moves[last, 0]
+                for j in range(low, last):
+                    moves[i, j] += moves[i, last] * moves[last, j]
     share, total = np.empty(size), 1.0
     share[0] = 1.0
     for state in range(1, size):
@@ -120,6 +130,27 @@ def turns_ahead(cap: float, turns: int, ahead: Array, spread: Array) -> Array:
                 (cap * (turn + 1.0) - 0.5 - ahead[state]) / spread[state])
             rows[state, turn] = within - before
             before = within
+    return rows
+
+
+@entry
+def cycle_moments(lengths_s: Array, shares: Array, spread_s: Array, nodes: Array,
+                  node_shares: Array, place: NDArray[np.intp]) -> Array:
+    """E[C] [s], E[C^2] [s^2] and E[C^3] [s^3] of the cycles of some batches, shape (3, G): see
+    :func:`first_tokens_within`; where ``place`` repeats itself it is worked out once."""
+    rows = np.zeros((3, len(place)))
+    for state in range(len(place)):
+        b = place[state]
+        if state > 0 and b == place[state - 1]:
+            rows[:, state] = rows[:, state - 1]
+            continue
+        for node in range(3):
+            for i in range(lengths_s.shape[1]):
+                cycle_s = max(lengths_s[b, i] + spread_s[b] * nodes[b, node], 0.0)
+                share = shares[b, i] * node_shares[b, node]
+                for power in range(3):
+                    share *= cycle_s
+                    rows[power, state] += share
     return rows
 
 

@@ -17,14 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops.bulk import first_tokens_within, queue_shares, turns_ahead
+from planner.loops.bulk import cycle_moments, first_tokens_within, queue_shares, turns_ahead
+from planner.loops.luck import mean_of_luck, shares_of_luck
 from planner.memory import sequence_bytes_per_gpu
 from planner.percentiles import reaching
-from planner.queueing import PERCENTILES
+from planner.queueing import PERCENTILES, at_paces
 from planner.setups.base import (
     Latencies,
     Table,
     Verdict,
+    best_case_s,
     between_tokens,
     cap_sequence,
     depth_slope_s,
@@ -33,15 +35,20 @@ from planner.setups.base import (
     highest_held,
 )
 from planner.setups.continuous import Array
-from planner.workload import SLACK, Slo
+from planner.workload import SLACK, Lengths, Slo, with_tail
 
-QUEUE = 6
-"""Longest queue that is told apart, in batches."""
+QUEUE, PARTS = 12, 3
+"""Longest queue that is told apart, in batches, and groups of it a batch: each cycle takes a batch
+off, which wide groups would not show."""
 SMALL, FEW = 4, 24
 """Batch limit up to which each length of the queue is told apart, and how many requests more: the
 queue of small batches grows longer in batches."""
+DEPTHS = 4
+"""Contexts at which the steps of a cycle are worked out; between them straight lines."""
 LEAST_SKEW = 0.02
 """Skewness below which a sum of prefills counts as normal."""
+ALIKE: Array = np.ones(1)
+"""The pace of answers a token a step."""
 
 
 class Static:
@@ -58,18 +65,35 @@ class Static:
         self.table = table
         self.workload = table.workload
         self.caps = table.caps[table.caps <= self._reserved_cap()]
-        n = table.n[: int(self.caps[-1])] if self.caps.size else table.n[:1]
+        self.n = n = table.n[: int(self.caps[-1])] if self.caps.size else table.n[:1]
         prompt = self.workload.new_prompt
         self.prefill_s = table.times.seconds(
             new_tokens=n * prompt.mean, prompts=n,
             cached=self.workload.prompt.mean - prompt.mean)
-        self.decode_s = table.decode_s[: len(n)]
         self.prefill_s = self.prefill_s + n * _uneven_s(table)
         self.prefill_s[0] = float(table.prompt_weights @ table.prefill_s)
         self.prefill_s = np.maximum.accumulate(self.prefill_s)
-        self.cycle_s = self.prefill_s + longest_of(self.workload.output.tokens,
-                                                   self.workload.output.weights, n) * self.decode_s
-        self.n = n
+        self.drafts = table.drafts
+        self.answers = with_tail(self.drafts.work)
+        longest = self.answers.tokens
+        steps_s = self._steps_s(np.append(longest, self.answers.mean))
+        self.decode_s, self.padded_s = steps_s[:, -1], longest * steps_s[:, :-1]
+        own = np.ceil(n / table.deployment.layout.data).astype(np.intp) - 1
+        self.longest = longest_shares(self.answers, int(own[-1]) + 1)
+        self.cycle_s = self.prefill_s + (self.longest[own] * self.padded_s).sum(axis=1)
+
+    def _steps_s(self, tokens: Array) -> Array:
+        """[s] of each of the first ``tokens`` after the prompts in batches of ``n``, mean, shape
+        (N, a): every sequence of a batch grows with each step, those that are done as well.
+
+        Step times are straight lines over the context but for windows that fill.
+        """
+        table, before = self.table, self.workload.prompt.mean
+        depth = before + np.linspace(0.0, tokens.max() / 2.0, DEPTHS)
+        alike = table.times.seconds(self.n, self.workload.running_context)
+        scale = np.stack([table.times.seconds(self.n, x) for x in depth], axis=1) / alike[:, None]
+        near = np.stack([np.interp(before + tokens / 2.0, depth, row) for row in np.eye(DEPTHS)])
+        return np.asarray(table.decode_s[: len(self.n), None] * (scale @ near))
 
     def _reserved_cap(self) -> int:
         """Batches whose cache fits with every sequence at its 99th percentile length."""
@@ -91,7 +115,7 @@ class Static:
 
     def least_s(self) -> float:
         """[s] that mean TTFT and TPOT together are never below: the token of one sequence."""
-        return float(self.decode_s[0])
+        return self.drafts.mean_pace * float(self.decode_s[0])
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -133,9 +157,14 @@ class Static:
             level, limit_s = target.percentile / 100.0, target.limit_s
             if target.metric == "e2e":
                 tokens = max(self.workload.output.quantile(level) - 1.0, 0.0)
-                limit_s -= law.tpot_percentiles([level])[0] * tokens
-            share = (law.tpot_within(limit_s) if target.metric in ("tpot", "itl")
-                     else float(law.ttft_within(np.array([limit_s]))[0]))
+                paces = self.drafts.of_length(tokens + 1.0).paces
+                limit_s -= law.tpot_percentiles([level], paces)[0] * tokens
+            if target.metric == "tpot":
+                share = law.tpot_within(limit_s, self.drafts.reference.paces)
+            elif target.metric == "itl":
+                share = law.tpot_within(limit_s, np.array([self.drafts.accepted]))
+            else:
+                share = float(law.ttft_within(np.array([limit_s]))[0])
             if share < target.level:
                 return target.metric
         return ""
@@ -145,11 +174,15 @@ class Static:
         law = self._law(rate_per_s, cv2, cap)
         if law is None:
             return math.inf, math.inf
-        return law.mean_ttft_s, float(law.batches @ law.step_s)
+        return law.mean_ttft_s, law.mean_tpot_s(self.drafts.own.paces)
 
     def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
-        """No: a check asks it of the answers themselves."""
-        return False
+        """Whether the luck of answers shorter than the reference misses the target on TPOT under a
+        batch limit; without speculation a check asks it of the answers themselves."""
+        target, law = self.workload.slo("tpot"), self._law(rate_per_s, cv2, cap)
+        if target is None or law is None or self.drafts.speculative is None:
+            return False
+        return law.tpot_within(target.limit_s, self.drafts.own.paces) < target.level
 
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
@@ -157,9 +190,8 @@ class Static:
         table = self.table
         prompt = self.workload.new_prompt.quantile(q)
         ttft = float(np.interp(prompt, table.prompt_tokens, table.first_token_s))
-        tpot = float(table.decode_s[0])
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
-        return {"ttft": ttft, "tpot": tpot, "itl": tpot, "e2e": ttft + tpot * tokens}[target.metric]
+        return best_case_s(table, target, ttft, tokens)
 
     def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
         """What users see [s] under a batch limit; None when the replica cannot keep up."""
@@ -167,11 +199,25 @@ class Static:
         if law is None:
             return None
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
-        ttft, tpot = law.figures(levels)
-        e2e = e2e_figures(ttft, tpot, self.workload)
+        ttft, tpot = law.ttft_figures(levels), law.tpot_figures(levels, self.drafts.own.paces)
+        e2e = e2e_figures(ttft, self._whole(law, levels, tpot), self.workload)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
-        token = between_tokens(tpot, self.workload)
-        return Latencies(ttft, token, lambda: dict(token), e2e, law.running, load)
+
+        def gaps() -> dict[str, float]:
+            found = law.tpot_figures(levels, np.array([self.drafts.accepted]))
+            return between_tokens(found, self.workload)
+
+        return Latencies(ttft, between_tokens(tpot, self.workload), gaps, e2e, law.running, load)
+
+    def _whole(self, law: Batches, levels: tuple[float, ...], tpot: dict[str, float]
+               ) -> dict[str, float]:
+        """TPOT [s] of answers as long as the mean, and as each percentile of their length; that of
+        all, ``tpot``, where it is the same for every length."""
+        if self.drafts.speculative is None:
+            return tpot
+        values = [law.tpot_percentiles([p / 100.0], paces)[0]
+                  for p, paces in zip(levels, self.drafts.at(levels).paces, strict=True)]
+        return figures(law.mean_tpot_s(self.drafts.mean.paces), levels, values)
 
     def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:
         """The batches of one data-parallel rank; None when it cannot keep up."""
@@ -190,13 +236,11 @@ class Static:
             1, dtype=np.intp)
         own = table.prefill_s - float(weights @ table.prefill_s)
         b = np.arange(1.0, len(places) + 1.0)
-        output = self.workload.output
-        below = np.minimum(np.cumsum(output.weights), 1.0)[None, :] ** b[:, None]
-        lengths = self.prefill_s[places, None] + output.tokens * self.decode_s[places, None]
+        lengths = self.prefill_s[places, None] + self.padded_s[places]
         swing = float(weights @ own**2)
         skew = float(weights @ own**3) / max(swing, 1e-100) ** 1.5 / np.sqrt(b)
         return Cycles(self.prefill_s[places], np.sqrt(b * swing), skew,
-                      self.decode_s[places], lengths, np.diff(below, prepend=0.0, axis=1),
+                      self.decode_s[places], lengths, self.longest[: len(b)],
                       table.first_token_s, weights,
                       float((table.first_token_s - table.prefill_s) @ weights))
 
@@ -233,14 +277,6 @@ class Cycles:
     def nodes(self) -> tuple[Array, Array]:
         """Points of the prefill of each batch, in standard deviations, and their shares."""
         return three_points(self.skew)
-
-    @cached_property
-    def moments(self) -> Array:
-        """E[C] [s], E[C^2] [s^2] and E[C^3] [s^3] of a cycle, of shape (3, N)."""
-        nodes, node_shares = (x[:, None] for x in self.nodes)
-        cycle = np.maximum(self.lengths_s[..., None] + self.spread_s[:, None, None] * nodes, 0.0)
-        shares, square = self.shares[..., None] * node_shares, cycle * cycle
-        return np.stack([(shares * x).sum(axis=(1, 2)) for x in (cycle, square, square * cycle)])
 
     @cached_property
     def mean_alone_s(self) -> float:
@@ -312,7 +348,8 @@ class Batches:
         queue = np.concatenate([[1.0], queue])
         batch = np.minimum(queue, cap)
         place = np.rint(batch).astype(np.intp) - 1
-        mean, second, third = cycles.moments[:, place]
+        mean, second, third = cycle_moments(cycles.lengths_s, cycles.shares, cycles.spread_s,
+                                            *cycles.nodes, place)
         burst = burst_ahead(cv2)
         come = rate_per_s * mean
         swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
@@ -357,31 +394,43 @@ class Batches:
         alone = (cycles.alone_s <= limits_s[:, None]) @ cycles.weights
         return np.asarray(busy + self.idle * alone)
 
-    def figures(self, levels: tuple[float, ...]) -> tuple[dict[str, float], dict[str, float]]:
-        """TTFT and TPOT [s]: their means and percentiles."""
-        shares = [p / 100.0 for p in levels]
-        return (figures(self.mean_ttft_s, levels, self.ttft_percentiles(shares)),
-                figures(float(self.batches @ self.step_s), levels, self.tpot_percentiles(shares)))
+    def ttft_figures(self, levels: tuple[float, ...]) -> dict[str, float]:
+        """TTFT [s]: its mean and percentiles."""
+        return figures(self.mean_ttft_s, levels, self.ttft_percentiles([p / 100.0 for p in levels]))
+
+    def tpot_figures(self, levels: tuple[float, ...], paces: Array) -> dict[str, float]:
+        """TPOT [s] of answers with given paces, shape (k,): its mean and percentiles."""
+        return figures(self.mean_tpot_s(paces), levels,
+                       self.tpot_percentiles([p / 100.0 for p in levels], paces))
+
+    def mean_tpot_s(self, paces: Array) -> float:
+        """Mean TPOT [s] of answers with given paces."""
+        return mean_of_luck(paces) * float(self.batches @ self.step_s)
 
     def ttft_percentiles(self, shares: list[float]) -> list[float]:
         """TTFT [s] that each share of the requests does not exceed."""
         wanted = np.asarray(shares) - SLACK
         return [float(x) for x in reaching(self.ttft_within, wanted, 0.0, self.mean_ttft_s)]
 
-    def tpot_within(self, limit_s: float) -> float:
-        """Share of the requests in batches whose step is within a limit [s]."""
-        largest = float(np.searchsorted(self.steps_s, limit_s * (1 + 1e-12), side="right"))
-        if largest >= len(self.steps_s):
-            return 1.0
-        return float(np.interp(largest, np.concatenate([[0.0], self.ends]),
-                               np.concatenate([[0.0], np.cumsum(self.batches)])))
+    def tpot_within(self, limit_s: float, paces: Array = ALIKE) -> float:
+        """Share of the requests, with given paces, whose TPOT is within a limit [s]."""
+        limits = limit_s / paces * (1 + 1e-12)
+        largest = np.searchsorted(self.steps_s, limits, side="right")
+        within = np.interp(largest, np.concatenate([[0.0], self.ends]),
+                           np.concatenate([[0.0], np.cumsum(self.batches)]))
+        within[largest >= len(self.steps_s)] = 1.0
+        return float(shares_of_luck(len(paces)) @ within)
 
-    def tpot_percentiles(self, shares: list[float]) -> list[float]:
-        """TPOT [s] that each share of the requests does not exceed."""
+    def tpot_percentiles(self, shares: list[float], paces: Array = ALIKE) -> list[float]:
+        """TPOT [s] that each share of the requests, with given paces, does not exceed."""
         reached = np.concatenate([[0.0], np.cumsum(self.batches)])
-        sizes = np.interp(np.asarray(shares) - SLACK, reached, np.concatenate([[0.0], self.ends]))
-        place = np.clip(np.ceil(sizes - 1e-6).astype(int), 1, len(self.steps_s)) - 1
-        return [float(x) for x in self.steps_s[place]]
+        ends, wanted = np.concatenate([[0.0], self.ends]), np.asarray(shares) - SLACK
+        if len(paces) > 1:
+            sizes = np.diff(np.interp(np.arange(len(self.steps_s) + 1.0), ends, reached))
+            return at_paces(wanted, self.steps_s, sizes, paces)
+        place = np.clip(np.ceil(np.interp(wanted, reached, ends) - 1e-6).astype(int), 1,
+                        len(self.steps_s)) - 1
+        return [float(x) for x in paces[0] * self.steps_s[place]]
 
 
 def three_points(skew: Array) -> tuple[Array, Array]:
@@ -421,13 +470,14 @@ def _uneven_s(table: Table) -> float:
 def _queues(cap: int) -> tuple[Array, Array]:
     """Groups of waiting requests: the largest of each, and what it counts as."""
     longest = (QUEUE + (FEW // cap if cap <= SMALL else 0)) * cap
-    ends = np.array(range(1, longest + 1) if cap <= SMALL else cap_sequence(longest), dtype=float)
-    ends = np.unique(np.append(ends, [cap, longest]))
+    short = range(1, cap) if cap <= SMALL else cap_sequence(cap)
+    ends = np.unique([*short, *range(cap, longest, max(cap // PARTS, 1)), longest]).astype(float)
     return ends, (np.concatenate([[0.0], ends[:-1]]) + 1.0 + ends) / 2.0
 
 
-def longest_of(tokens: Array, weights: Array, n: Array) -> Array:
-    """E[longest of n answers] [token] = sum of x (F(x)^n - F(x-)^n)."""
-    above = np.minimum(np.cumsum(weights), 1.0)
-    below = np.concatenate([[0.0], above[:-1]])
-    return np.asarray((above[None, :] ** n[:, None] - below[None, :] ** n[:, None]) @ tokens)
+def longest_shares(answers: Lengths, most: int) -> Array:
+    """P(the longest of b answers is x) = F(x)^b - F(x-)^b for b = 1..most, shape (most, a)."""
+    above = np.log(np.minimum(np.cumsum(answers.weights), 1.0))
+    reached = np.exp(np.arange(1.0, most + 1.0)[:, None] * above)
+    reached[:, -1] = 1.0
+    return np.diff(reached, prepend=0.0, axis=1)

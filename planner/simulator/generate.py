@@ -7,14 +7,13 @@ other as it was.
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InvalidValue
 from planner.simulator.table import Array, Counts, RequestTable, request_table
-from planner.workload import Lengths, Workload
+from planner.workload import Lengths, Workload, lognormal_parameters
 
 
 def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> Array:
@@ -108,21 +107,6 @@ def draw_lengths(lengths: Lengths, count: int, rng: np.random.Generator) -> Coun
     else:
         values = rng.choice(lengths.tokens, count, p=lengths.weights / lengths.weights.sum())
     return np.maximum(np.round(values), 1.0).astype(np.int64)
-
-
-def lognormal_parameters(lengths: Lengths) -> tuple[float, float]:
-    """Mean and deviation of ln(tokens) of binned log-normal lengths.
-
-    Of a log-normal cut at its quantile z, the share Phi(z - sigma) of the mean lies below the cut.
-    """
-    mean = lengths.mean
-    edges = np.concatenate([[0.0], np.cumsum(lengths.weights)])
-    place = int(np.searchsorted(edges, 0.9 - 1e-9)) - 1
-    below = float(lengths.weights[: place + 1] @ lengths.tokens[: place + 1]) / mean
-    normal = NormalDist()
-    share = min(max(float(edges[place + 1]), 1e-9), 1 - 1e-9)
-    sigma = normal.inv_cdf(share) - normal.inv_cdf(min(max(below, 1e-9), 1 - 1e-9))
-    return math.log(mean) - sigma**2 / 2.0, sigma
 
 
 def synthetic(workload: Workload, count: int, seed: int = 0, arrivals: Array | None = None

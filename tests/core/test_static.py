@@ -5,12 +5,30 @@ Source: Bailey 1954, *On queueing processes with bulk service*, for the queue; P
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import integrate, stats
 
-from planner.setups.static import Batches, Cycles, three_points
+from planner.catalog.shipped import shipped_catalog
+from planner.loops.bulk import fill_at_most, stationary
+from planner.requests import Layout, Limits
+from planner.roofline import Deployment
+from planner.setups.base import build_table
+from planner.setups.static import Batches, Cycles, Static, longest_shares, three_points
+from planner.simulator import SimulatedFleet, pool_of, simulate, synthetic
+from planner.workload import (
+    Slo,
+    Workload,
+    constant,
+    from_mean_p95,
+    lognormal_parameters,
+    with_tail,
+)
 
 QUICK = settings(max_examples=40, derandomize=True, deadline=None)
 
@@ -112,3 +130,55 @@ def test_shares_are_shares(rate, cv2):
     assert law.idle + law.met.sum() == pytest.approx(1.0)
     assert law.batches.sum() == pytest.approx(1.0)
     assert law.ttft_within(np.array([1e6]))[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("count", [8, 64, 512])
+def test_the_longest_of_many_log_normal_answers(count):
+    """E[longest of b] = the integral of 1 - F(x)^b, by SciPy."""
+    answers = from_mean_p95(300.0, 1000.0)
+    mu, sigma = lognormal_parameters(answers)
+    law = stats.lognorm(sigma, scale=math.exp(mu))
+    wanted = integrate.quad(lambda x: 1.0 - law.cdf(x) ** count, 0.0, 60_000.0, limit=500)[0]
+    tailed = with_tail(answers)
+    found = float(longest_shares(tailed, count)[-1] @ tailed.tokens)
+    assert found == pytest.approx(wanted, rel=0.02)
+    assert tailed.mean == pytest.approx(answers.mean)
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.5, 0.6), (3.0, 3.0), (12.0, 90.0), (29.0, 31.0)])
+def test_arrivals_in_a_cycle_are_negative_binomial(mean, variance):
+    counts = np.array([-1.0, 0.0, 1.0, 2.5, 7.0, 30.0, 200.0])
+    found = np.empty(len(counts))
+    fill_at_most.py_func(counts, mean, variance, found)
+    over = max(variance, mean * (1.0 + 1e-6))
+    law = stats.nbinom(mean**2 / (over - mean), mean / over)
+    assert found == pytest.approx(law.cdf(np.floor(counts)), abs=1e-9)
+
+
+def test_shares_of_a_chain_are_its_own():
+    """Shares p with p = p P, of a random chain in which every state leads to the first."""
+    moves = np.random.default_rng(4).random((9, 9))
+    moves /= moves.sum(axis=1)[:, None]
+    share = stationary.py_func(moves.copy())
+    assert share.sum() == pytest.approx(1.0)
+    assert share @ moves == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.parametrize(("mean", "p95"), [(200.0, 200.0), (300.0, 450.0), (250.0, 700.0)])
+def test_padded_batches_take_as_long_as_simulated_ones(mean, p95):
+    """The context of a padded batch grows to its longest answer, far beyond the mean one."""
+    workload = Workload(6.0, constant(1000.0), from_mean_p95(mean, p95),
+                        slos=(Slo("ttft", 20.0),))
+    catalog = shipped_catalog()
+    gpu = catalog.gpu("h100-sxm-80gb")
+    deployment = Deployment(catalog.llm("llama-3.1-8b"), gpu, "bf16", "bf16", Layout(),
+                            catalog.engine("vllm", gpu, "bf16"))
+    source = Static(build_table(deployment, workload, Limits()))
+    rate = 0.7 * 96 / float(source.cycle_s[95])
+    seen = simulate(SimulatedFleet("static", (pool_of(deployment, "serve", "static", 1,
+                                                      max_sequences=96),)),
+                    synthetic(replace(workload, requests_per_s=rate), 60_000, seed=3))
+    law = source.latencies(rate, 1.0, 96)
+    for level, close in (("mean", 0.08), ("p50", 0.08), ("p90", 0.1)):
+        assert law.ttft_s[level] == pytest.approx(seen.figure_s("ttft")[level], rel=close)
+        assert law.tpot_s[level] == pytest.approx(seen.figure_s("tpot")[level], rel=0.05)

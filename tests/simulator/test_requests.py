@@ -24,8 +24,15 @@ from planner.simulator import (
     synthetic,
     time_slice,
 )
-from planner.simulator.generate import draw_lengths, lognormal_parameters, rates_of
-from planner.workload import Workload, constant, empirical, from_mean_p95, lognormal
+from planner.simulator.generate import draw_lengths, rates_of
+from planner.workload import (
+    Workload,
+    constant,
+    empirical,
+    from_mean_p95,
+    lognormal,
+    lognormal_parameters,
+)
 
 COUNT = 200_000
 TRACE = Path(__file__).resolve().parents[2] / "examples" / "trace_conversation.csv"

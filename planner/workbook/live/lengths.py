@@ -22,9 +22,9 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
-from planner.workload import _EDGES, SLACK, Z95, Lengths
+from planner.workload import EDGES, SLACK, Z95, Lengths
 
-EDGES = _EDGES
+EDGES = EDGES
 BINS = len(EDGES) - 1
 LISTED, LISTED_COLUMNS = 24, 4
 """First column of the lists of lengths as they were given, and how many they take."""
