@@ -5,6 +5,23 @@ Without it a worker starts to do so with the first request that needs them.
 """
 
 
+worker_class = "planner.serving.ProblemWorker"
+
+
+def pre_request(worker, req):
+    """Say that the connection will be closed where a body is too long to be read away."""
+    from planner.serving import announce_close
+
+    announce_close(req)
+
+
+def post_request(worker, req, environ, resp):
+    """Read away a body that was refused."""
+    from planner.serving import drain
+
+    drain(req, environ)
+
+
 def post_worker_init(worker):
     """Load all parts; work on jobs, those that an earlier process left behind included."""
     from planner.api.background import load_late_parts, start_jobs

@@ -23,6 +23,7 @@ from planner.search import search
 from planner.sizing import Miss, Resources
 from planner.two_pools import TwoPools
 from planner.units import s_to_ms
+from planner.wording import gpus as gpus_text
 from planner.workload import REFERENCE_TOKENS, Slo
 
 PREFIX_HIT = 0.5
@@ -58,7 +59,7 @@ def advise(request: PlanRequest, resources: Resources, pricer: Pricer, fleet: Fl
     metric, role = limiting_pool(fleet, request)
     rows = [_row(f"limited_by_{metric}", _binding_message(metric, role, fleet), fleet.gpus,
                  fleet.gpus, None)]
-    rows += [_row(f"misses_{m}", f"At {fleet.gpus} GPUs it misses its {m.upper()} target.",
+    rows += [_row(f"misses_{m}", f"At {gpus_text(fleet.gpus)} it misses its {m.upper()} target.",
                   fleet.gpus, None, None) for m in missed_targets(fleet.sized.latencies, request)]
     for lever in _levers(request, resources, fleet, metric):
         after = _cheapest(lever.request, _resources(lever.request, resources, pricer), pricer)
@@ -117,8 +118,8 @@ def reason_of(options: list[dict[str, Any]], missed: list[Miss], slos: Sequence[
         return f"No option meets every target; {name} comes first ({_missed(best)})."
     if other.get("warnings"):
         return f"{name} meets the targets, {_name(other)} does not ({_missed(other)})."
-    return (f"{name} {_saving(best, other, slos)} {_name(other)} ({best['gpus']} GPUs against "
-            f"{other['gpus']}, which {_limit_words(other['limited_by'])}).")
+    return (f"{name} {_saving(best, other, slos)} {_name(other)} ({gpus_text(best['gpus'])} "
+            f"against {other['gpus']}, which {_limit_words(other['limited_by'])}).")
 
 
 def _alone(name: str, best: dict[str, Any]) -> str:
@@ -139,7 +140,7 @@ def _saving(best: dict[str, Any], other: dict[str, Any], slos: Sequence[Slo]) ->
         if less > 0.005:
             return f"costs {less:,.2f} USD/h ({less / other['usd_per_hour']:.0%}) less than"
     elif other["gpus"] > best["gpus"]:
-        return f"needs {other['gpus'] - best['gpus']} GPUs fewer than"
+        return f"needs {gpus_text(other['gpus'] - best['gpus'])} fewer than"
     elif best["usd_per_hour"] is None:
         return "needs as many GPUs as"
     else:
@@ -182,7 +183,7 @@ def _binding_message(metric: str, role: str, fleet: Fleet) -> str:
         "memory": "room for KV cache caps the batch",
         "throughput": "prompts and tokens fill the replicas' time",
     }
-    return f"In the {role} pool {words.get(metric, metric)} ({fleet.gpus} GPUs)."
+    return f"In the {role} pool {words.get(metric, metric)} ({gpus_text(fleet.gpus)})."
 
 
 # -- levers -----------------------------------------------------------------------------------
@@ -318,11 +319,12 @@ def _lever_row(lever: Lever, before: Fleet | None, after: After | None, pricer: 
     money = "" if usd is None else f", {usd:,.2f} USD/h"
     still = "".join(f" {m.upper()} misses its target there." for m in after.missed)
     if gpus is None:
-        message = f"With {lever.label} it works: {count} GPUs{money}.{still}"
+        message = f"With {lever.label} it works: {gpus_text(count)}{money}.{still}"
     else:
         delta = count - gpus
         change = "no change" if not delta else f"{abs(delta)} {'more' if delta > 0 else 'fewer'}"
-        message = f"With {lever.label}: {count} GPUs instead of {gpus} ({change}{money}).{still}"
+        message = (f"With {lever.label}: {gpus_text(count)} instead of {gpus} "
+                   f"({change}{money}).{still}")
     return _row(lever.code, message, gpus, count, usd)
 
 

@@ -57,6 +57,9 @@ def candidates(request: PlanRequest, resources: Resources, gpu: Gpu, pair: tuple
                ) -> tuple[list[Candidate], list[Miss]]:
     """The layouts of a GPU at a (weights, KV) precision, and the misses of those too large."""
     weights, kv = pair
+    if gpu.slug in resources.unfit:
+        return [], list(_of_every_setup(request, gpu.slug, Layout(), weights, "engine",
+                                        resources.unfit[gpu.slug]))
     profile = resources.profiles[gpu.slug, weights]
     tried = layouts(resources.llm, gpu, request.limits)
     draft = resources.draft if request.speculative and request.speculative.draft_model else None

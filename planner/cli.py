@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -23,6 +24,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 catalog_cli = AppGroup("catalog", help="The stored catalog.")
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
+
+
+CLOSED_PIPE = 141
+"""Exit code after SIGPIPE, as of any command whose reader went away."""
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
@@ -47,6 +52,9 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
             fail(f"the database cannot be used ({reason}); run: flask db upgrade")
         except Problem as error:
             fail(error.detail, 2)
+        except BrokenPipeError:  # the reader, `head` say, has had enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(CLOSED_PIPE)
         except OSError as error:
             fail(f"{error.filename}: {error.strerror}")
         except Exception as error:

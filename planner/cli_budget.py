@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.cli import one_line_errors, read_document, stored_catalog
+from planner.wording import gpus as gpus_text
 
 FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 
@@ -65,7 +66,7 @@ def print_budget(document: Mapping[str, Any], console: Console | None = None) ->
     per_thousand = totals["cost_per_thousand_requests"]
     told = "" if per_thousand is None else f", {per_thousand:.4g} per 1,000 requests"
     console.print(f"Total {totals['effective_cost']:,.2f} {currency}{told}; commitments save "
-                  f"{totals['savings']:,.2f}; at most {totals['peak_gpus']:,} GPUs "
+                  f"{totals['savings']:,.2f}; at most {gpus_text(totals['peak_gpus'], ',')} "
                   f"(month {totals['peak_month']}).", highlight=False)
     _print(console, ("scenario", "GPUs at most", f"cost {currency}"),
            [(s["name"], f"{s['totals']['peak_gpus']:,}",

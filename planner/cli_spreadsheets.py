@@ -13,6 +13,7 @@ from rich.table import Table
 
 from planner.cli import one_line_errors, read_document, stored_catalog
 from planner.report import layout
+from planner.wording import gpus as gpus_text
 
 _OUT = click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -128,10 +129,10 @@ def _print_bridge(found: dict[str, Any], console: Console) -> None:
     if found["reason"]:
         console.print(f"{head}: {found['reason']}", highlight=False, markup=False)
         return
-    console.print(f"{head}: {found['gpus_change']:+,} GPUs, "
+    console.print(f"{head}: {gpus_text(found['gpus_change'], '+,')}, "
                   f"{_signed(found['usd_per_month_change'])} USD/month", highlight=False)
     for step in found["steps"]:
-        console.print(f"  {' and '.join(step['parts'])}: {step['gpus_change']:+,} GPUs, "
+        console.print(f"  {' and '.join(step['parts'])}: {gpus_text(step['gpus_change'], '+,')}, "
                       f"{_signed(step['usd_per_month_change'])} USD/month", highlight=False)
 
 

@@ -30,6 +30,10 @@ class InvalidValue(PlannerError):
     title = "A field has an invalid value"
 
 
+class DoNotGoTogether(InvalidValue):
+    """Fields that are allowed by themselves and contradict one another."""
+
+
 class NotInCatalog(PlannerError):
     """A GPU, model, engine or price that the request names is not in the catalog."""
 

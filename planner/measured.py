@@ -16,6 +16,7 @@ from planner.errors import InvalidValue, SloUnreachable
 from planner.requests import CurvePoint, Layout, MeasuredWorker, PlanRequest
 from planner.sizing import Miss, Resources
 from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
+from planner.wording import gpus as gpus_text
 from planner.workload import Workload
 
 
@@ -130,7 +131,8 @@ def measured_options(request: PlanRequest, resources: Resources, prices: Mapping
     if gpus > request.limits.max_gpus:
         return [], [Miss(option["setup"], gpu.slug, Layout(pools[0]["gpus_per_replica"]),
                          option["weights"], "max_gpus",
-                         f"needs {gpus} GPUs, {gpus - request.limits.max_gpus} more than max_gpus")]
+                         f"needs {gpus_text(gpus)}, {gpus - request.limits.max_gpus} more than "
+                         "max_gpus")]
     return [option], []
 
 

@@ -16,6 +16,7 @@ from planner.describe import (
     price_document,
     profile_assumptions,
 )
+from planner.engine_fit import unfit
 from planner.fleet import Fleet, build_fleet, region_rate
 from planner.measured import measured_options
 from planner.other_ways import OtherWays
@@ -23,6 +24,7 @@ from planner.pricing import Pricer
 from planner.requests import PlanRequest
 from planner.search import precisions, search
 from planner.sizing import Miss, Resources, Sized
+from planner.wording import gpus as gpus_text
 
 Ranked = tuple[dict[str, Any], Fleet]
 Describe = Callable[[int, Fleet, PlanRequest, dict[str, PriceChoice]], dict[str, Any]]
@@ -68,14 +70,12 @@ class PlanResult:
     def assumptions(self) -> list[dict[str, Any]]:
         """Every factor that stands behind the numbers, with its source."""
         workload, limits = self.request.workload, self.request.limits
-        stated = {row["name"]: row["source"] for row in self.request.assumptions}
+        stated: dict[str, str] = {row["name"]: row["source"] for row in self.request.assumptions}
         rows: list[dict[str, Any]] = [
             {"name": "prompt_distribution", "value": workload.prompt.kind, "unit": "",
              "source": "request"},
             {"name": "requests_per_second", "value": workload.requests_per_s, "unit": "1/s",
-             "source": "users / (think time + answer time of the recommended option)"
-             if workload.users else
-             f"{stated.get('requests_per_second', 'request')}, at the peak of one region"},
+             "source": f"{_rate_source(workload.users, stated)}, at the peak of one region"},
             {"name": "arrival_cv", "value": workload.arrival_cv, "unit": "",
              "source": stated.get("arrival_cv", "request; 1 = Poisson arrivals")},
             {"name": "output_distribution", "value": workload.output.kind, "unit": "",
@@ -238,7 +238,7 @@ def _within_limit(request: PlanRequest, sized: Iterable[Sized]) -> tuple[list[Fl
             continue
         d = option.pools[0].deployment
         beyond.append(Miss(option.setup, d.gpu.slug, d.layout, d.weights, "max_gpus",
-                           f"needs {fleet.gpus} GPUs with spares and regions, "
+                           f"needs {gpus_text(fleet.gpus)} with spares and regions, "
                            f"{fleet.gpus - request.limits.max_gpus} more than max_gpus"))
     return fleets, beyond
 
@@ -258,7 +258,9 @@ def gather(request: PlanRequest, catalog: Catalog, pricer: Pricer | None = None
     if request.speculative and request.speculative.draft_model:
         draft = catalog.llm(request.speculative.draft_model, "/speculative/draft_model")
     usd = {slug: float(p.price.usd_per_gpu_hour) for slug, p in prices.items()}
-    return Resources(llm, gpus, profiles, usd, pricer.by_stage(gpus), draft), prices
+    reasons = {g.slug: unfit(request.engine, g, catalog) for g in gpus}
+    return Resources(llm, gpus, profiles, usd, pricer.by_stage(gpus), draft,
+                     {slug: why for slug, why in reasons.items() if why}), prices
 
 
 def _regional(request: PlanRequest) -> PlanRequest:
@@ -291,6 +293,13 @@ def _order(option: dict[str, Any], objective: str) -> tuple[float, ...]:
     return {"cost": (unpriced, round(cost, 6), gpus, late),
             "gpus": (gpus, unpriced, cost, late),
             "power": (1.0 if watts is None else 0.0, watts or 0.0, cost, late)}[objective]
+
+
+def _rate_source(users: float | None, stated: dict[str, str]) -> str:
+    """What the rate of a plan follows from."""
+    if users:
+        return "users / (think time + answer time of the recommended option)"
+    return stated.get("requests_per_second", "request")
 
 
 def _gpu_row(gpu: Any) -> dict[str, Any]:

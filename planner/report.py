@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from planner.wording import gpus as gpus_text
+
 Document = Mapping[str, Any]
 _CSV_FIELDS = ("rank", "setup", "weights", "kv", "gpus", "nodes", "usd_per_hour", "usd_per_month",
                "usd_per_million_tokens", "power_kw", "limited_by")
@@ -100,15 +102,16 @@ def summary_lines(plan: Document) -> list[str]:
         running = pool.get("concurrency_mean")
         busy = "" if running is None else f"; {running:,.0f} sequences at once on each"
         role = pool.get("role", "serve")
-        lines.append(f"{role}: {pool['gpus']} GPUs = {layout(pool)}{spare}{busy}")
+        lines.append(f"{role}: {gpus_text(pool['gpus'])} = {layout(pool)}{spare}{busy}")
     if best.get("usd_per_month") is not None:
         lines.append(f"cost: {_money(best['usd_per_hour'])} USD/h, {best['usd_per_month']:,.0f} "
                      f"USD/month; {_price_words(best.get('prices') or [])}")
     lines += [f"warning: {words}" for words in best.get("warnings") or []]
     sure = best.get("confidence") or {}
     if sure.get("gpus_low") is not None:
-        lines.append(f"confidence: {sure['level']}, {sure['gpus_low']} to {sure['gpus_high']} GPUs "
-                     f"if step times were off by {sure['tpot_error']:.0%}")
+        lines.append(f"confidence: {sure['level']}, {sure['gpus_low']} to "
+                     f"{gpus_text(sure['gpus_high'])} if step times were off by "
+                     f"{sure['tpot_error']:.0%}")
     return lines
 
 

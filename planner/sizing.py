@@ -44,6 +44,8 @@ class Resources:
     usd_by_stage: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """USD per GPU-hour by GPU slug and the GPUs of a stage, which must sit in one instance."""
     draft: Llm | None = None
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    """By GPU slug: why the engine cannot stand for it."""
     tables: dict[object, Table] = field(default_factory=dict, compare=False, repr=False)
     """Tables that were built for this plan, so that its levers need not build them again."""
 

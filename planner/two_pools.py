@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from planner.candidates import Candidate
 from planner.misses import miss_of
@@ -58,8 +58,38 @@ CLEARLY = 1.02
 are not the same to the last digit find it too."""
 PLACE = "the wait for a place in the decode batch"
 """What fails where no prefill pool is fast enough beside a decode pool."""
-Refusals = dict[str, tuple[Table, Refusal]]
-"""By GPU slug: a layout that was refused, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Layouts that were refused as pools, and why: the first reason of each.
+
+    Attributes
+    ----------
+    decode, prefill : dict of str to dict
+        By GPU slug, then by the identity of the layout's table.
+    decoding : set of str
+        GPUs of which some layout makes a decode pool: its others are not why it is in no pair.
+    """
+
+    decode: dict[str, dict[int, tuple[Table, Refusal]]] = field(default_factory=dict)
+    prefill: dict[str, dict[int, tuple[Table, Refusal]]] = field(default_factory=dict)
+    decoding: set[str] = field(default_factory=set)
+
+    def add(self, role: Literal["decode", "prefill"], table: Table, refusal: Refusal) -> None:
+        """Keep a reason, unless the layout has one."""
+        of_role = self.decode if role == "decode" else self.prefill
+        of_role.setdefault(table.deployment.gpu.slug, {}).setdefault(id(table), (table, refusal))
+
+    def nearest(self, slug: str) -> Miss | None:
+        """The layout of a GPU that comes nearest to being a pool: one that holds every target
+        alone, else the one least over its target."""
+        first, then = self.decode.get(slug), self.prefill.get(slug)
+        if slug in self.decoding:
+            first, then = then, first
+        refused = list((first or then or {}).values())
+        misses = [(r.at_zero_load, miss_of("disaggregated", t, r, None)) for t, r in refused]
+        return min(misses, key=lambda m: (m[0], m[1].over))[1] if misses else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +131,7 @@ def best_pairs(request: PlanRequest, resources: Resources,
                held: Mapping[str, list[Candidate]]) -> tuple[list[TwoPools], list[Miss]]:
     """The best pair of pools for every pair of GPU types, and why a GPU is in none."""
     best: dict[tuple[str, str], TwoPools] = {}
-    refusals: Refusals = {}
+    refusals = Refusals()
     for asked in _split_targets(request):
         decodes = {slug: _DecodePools(asked, row, refusals) for slug, row in held.items()}
         sources = {slug: [_PrefillLayout(asked, x) for x in row] for slug, row in held.items()}
@@ -112,9 +142,8 @@ def best_pairs(request: PlanRequest, resources: Resources,
                     _Pairing(asked, resources, value, (p_slug, d_slug), best, refusals).run(
                         pools, layouts)
     covered = {slug for pair in best for slug in pair}
-    return list(best.values()), [miss_of("disaggregated", table, refusal, None)
-                                 for slug, (table, refusal) in refusals.items()
-                                 if slug not in covered]
+    missed = [refusals.nearest(slug) for slug in held if slug not in covered]
+    return list(best.values()), [miss for miss in missed if miss is not None]
 
 
 def prefill_batches(workload: Workload) -> tuple[int, ...]:
@@ -220,8 +249,9 @@ class _DecodePools:
                  - self.request.limits.spare_replicas)
         answer = smallest(source.check, self.request, limit, source.ceiling)
         if isinstance(answer, Refusal):
-            self.refusals.setdefault(d.gpu.slug, (table, answer))
+            self.refusals.add("decode", table, answer)
             return None
+        self.refusals.decoding.add(d.gpu.slug)
         return pool_of("decode", table, answer, self._named(source, answer), self.request)
 
     def _named(self, source: DecodePool, answer: Answer) -> DecodePool:
@@ -364,7 +394,7 @@ class _Pairing:
 
     def _offer(self, pair: Pair, beside: _Beside) -> None:
         """Size a prefill pool next to a decode pool and keep the two if they are better."""
-        source, slug = pair.prefill, self.key[0]
+        source = pair.prefill
         limit, known = self._prefill_limit(beside, source)
         if known and limit * source.ceiling < self.request.workload.requests_per_s:
             return
@@ -374,7 +404,7 @@ class _Pairing:
         if isinstance(answer, Refusal):
             if not known:  # else the GPU is in a pair, and no reason is asked for
                 why = _why_refused(answer, source, handover_s, beside.admission)
-                self.refusals.setdefault(slug, (source.table, why))
+                self.refusals.add("prefill", source.table, why)
             return
         pools = pool_of("prefill", source.table, answer, source, self.request), beside.pool
         ttft_s = source.mean_ttft_s(*share(self.request, answer.replicas), handover_s)

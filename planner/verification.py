@@ -14,6 +14,7 @@ from planner.setups.disaggregated import DecodePool, Pair, PrefillPool
 from planner.simulator import RequestTable, SimulationResult, fleet_of, simulate, synthetic
 from planner.sizing import Sized
 from planner.two_pools import TwoPools
+from planner.wording import gpus as gpus_text
 
 VERIFIED_OPTIONS = 3
 """Options that are simulated: the best ones, again the best after replicas were added."""
@@ -236,7 +237,7 @@ def _advice(row: _Row, rank: int, tried: bool) -> dict[str, Any] | None:
     first = row.before[0] if row.before else found
     assert first is not None
     targets = ", ".join(m.upper() for m in first.missed)
-    missed = f"missed its target of {targets} at {first.gpus_before} GPUs"
+    missed = f"missed its target of {targets} at {gpus_text(first.gpus_before)}"
     if row.before:
         mended = (f"it would take {first.fleet.gpus}" if first.held
                   else "adding replicas did not mend it")
@@ -245,7 +246,7 @@ def _advice(row: _Row, rank: int, tried: bool) -> dict[str, Any] | None:
                    f"{_now(row)}")
     elif first.held:
         message = (f"The simulation of {what} {missed}; with {_replicas(first)} "
-                   f"({first.fleet.gpus} GPUs) it holds.")
+                   f"({gpus_text(first.fleet.gpus)}) it holds.")
     else:
         neither = " and no other layout that was tried holds either" if tried else ""
         message = (f"The simulation of {what} misses its target of {targets}, and adding replicas "
@@ -258,11 +259,11 @@ def _now(row: _Row) -> str:
     """What is known of a fleet that took the place of another."""
     found, gpus = row.found, row.fleet.gpus
     if found is None:
-        return f"the plan is {gpus} GPUs, not simulated."
+        return f"the plan is {gpus_text(gpus)}, not simulated."
     if not found.held:
         return "it misses as well; do not count on this option."
     more = f" with {_replicas(found)}" if found.missed else ""
-    return f"it holds at {gpus} GPUs{more}."
+    return f"it holds at {gpus_text(gpus)}{more}."
 
 
 def _replicas(found: Verification) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -25,12 +25,12 @@ from planner.api.calibrations_schema import (
 )
 from planner.api.etags import respond
 from planner.api.problems import Problem
-from planner.api.validation import load_document
+from planner.api.validation import InvalidDocument, load_document
 from planner.calibration.adjust import Adjustment, calibrate_results
 from planner.calibration.points import MeasuredPoint
 from planner.catalog.book import Catalog
 from planner.catalog.store import catalog_from_db, engine_columns
-from planner.errors import InvalidValue
+from planner.errors import InvalidValue, NotInCatalog
 from planner.extensions import db
 
 blp = ApiBlueprint("calibrations", __name__, "Engine profiles from own benchmark results")
@@ -58,6 +58,8 @@ def calibrate(points: Iterable[MeasuredPoint], options: Mapping[str, Any], catal
     slug = options.get("slug")
     if slug is not None and slug in {p.engine for p in catalog.engines.values()}:
         raise InvalidValue(f"{slug!r} is the name of an engine; a profile needs its own", "/slug")
+    points = list(points)
+    check_names(points, options, catalog)
     whole, lacking = filled(points, options, catalog)
     found = calibrate_results(whole, catalog, datetime.now(UTC).date(), slug)
     found.rejected[:0] = lacking
@@ -67,6 +69,40 @@ def calibrate(points: Iterable[MeasuredPoint], options: Mapping[str, Any], catal
         raise Problem(422, "nothing-usable", "none of the results can be used: " + "; ".join(
             row["message"] for row in rows[:5]), rows)
     return found
+
+
+def check_names(points: Iterable[MeasuredPoint], options: Mapping[str, Any], catalog: Catalog
+                ) -> None:
+    """Refuse a default model or GPU that the catalog lacks, at the field that names it, and rows
+    of which none has known ones.
+
+    Raises
+    ------
+    InvalidDocument
+    """
+    errors, useful = [], False
+    for name, find in (("model", catalog.llm), ("gpu", catalog.gpu)):
+        if options.get(name):
+            errors += _unknown(find, options[name], f"/{name}")
+    for point in points:
+        if not point.source.startswith("points/"):
+            useful = True  # of a file, or with a name of its own: its rejection says what it is
+            continue
+        own = [e for name, find in (("model", catalog.llm), ("gpu", catalog.gpu))
+               if getattr(point, name) for e in _unknown(
+                   find, getattr(point, name), f"/{point.source}/{name}")]
+        useful |= not own
+        errors += own
+    if errors and (not useful or errors[0][0].count("/") == 1):
+        raise InvalidDocument(errors)
+
+
+def _unknown(find: Callable[[str, str], Any], name: str, pointer: str) -> list[tuple[str, str]]:
+    try:
+        find(name, pointer)
+    except NotInCatalog as error:
+        return [(error.pointer, error.message)]
+    return []
 
 
 def _pointer(point: MeasuredPoint) -> str:

@@ -19,10 +19,10 @@ from planner.api.catalog_tables import (
     Kind,
     Table,
     flat_of_columns,
-    price_id,
     table_rows,
 )
 from planner.api.etags import encode, etag_of
+from planner.api.price_ids import is_same, price_id
 from planner.api.validation import InvalidDocument, NotJson, json_of
 from planner.errors import PlannerError
 from planner.plain import plain
@@ -150,7 +150,11 @@ class _Import:
         self.rows = {getattr(r, table.key): r for r in stored(session, table)}
         self.change = TableChange(table.name)
         self.seen: dict[str, str] = {}
+        self.lacking: dict[str, None] = {}
+        """Columns that the file lacks and some new row needs."""
         self.names = _model_names(self.rows.values()) if table.name == "models" else {}
+        self.offers = ({k: table.flat(r) for k, r in self.rows.items()}
+                       if table.name == "prices" else {})
 
     def read(self) -> TableChange:
         headings = [Heading(name, name) for name in self.table.kinds]
@@ -170,6 +174,10 @@ class _Import:
             if line.number > header.line.number and any(
                     f.column in line.cells for f in header.columns.values()):
                 self._line(header, line)
+        if self.lacking:
+            place = header.line.cells[min(f.column for f in header.columns.values())].place
+            self.errors.append((self.sheet.pointer(place), "the header has no column "
+                                f"{', '.join(self.lacking)}, which new rows need"))
         self.change.not_in_file = len(set(self.rows) - set(self.seen))
         return self.change
 
@@ -185,17 +193,30 @@ class _Import:
                 self.errors.append((places[name], str(error)))
         if len(self.errors) > before:
             return
-        key = given.get(self.table.key) or (price_id(given) if self.table.name == "prices"
-                                            else None)
         first = next(iter(places.values()))
         at = places.get(self.table.key, first)
+        key = given.get(self.table.key) or self._made_id(given)
         if key is None:
-            self.errors.append((at, "is required"))
+            self.errors.append((at, self._needs_key(given)))
         elif key in self.seen:
             self.errors.append((at, f"{key!r} is also in {self.seen[key]}"))
         else:
             self.seen[key] = at.rpartition("/")[2]
+            self.offers[str(key)] = {**self.offers.get(str(key), {}), **given}
             self._row(str(key), given, places, first)
+
+    def _made_id(self, given: Flat) -> str | None:
+        """The id of a price without one; None where a row needs a key of its own."""
+        if self.table.name != "prices":
+            return None
+        key = price_id(given, self.offers)
+        return key if is_same(given, self.offers.get(key, given)) else None
+
+    def _needs_key(self, given: Flat) -> str:
+        if self.table.name != "prices":
+            return "is required"
+        return (f"is required: {price_id(given, self.offers)!r}, which would be made of provider, "
+                "instance, GPU, region and commitment, is the id of another price")
 
     def _row(self, key: str, given: Flat, places: Mapping[str, str], first: str) -> None:
         row = self.rows.get(key)
@@ -211,7 +232,12 @@ class _Import:
         except PlannerError as error:
             found = error.errors if isinstance(error, InvalidDocument) else [
                 (error.pointer, error.message)]
-            self.errors += [(_place(places, p, first), m) for p, m in found]
+            for pointer, message in found:
+                column = _column(pointer)
+                if message == "is required" and column not in places:
+                    self.lacking[column] = None
+                else:
+                    self.errors.append((places.get(column, first), message))
             return
         self._record(key, row, old, columns)
 
@@ -251,11 +277,10 @@ def _names_of(columns: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(c, n) for c, n in [*pairs, *(("aliases", a) for a in columns["aliases"])] if n]
 
 
-def _place(places: Mapping[str, str], pointer: str, first: str) -> str:
-    """The cell behind a pointer into a document of the API."""
+def _column(pointer: str) -> str:
+    """The column behind a pointer into a document of the API."""
     parts = pointer.strip("/").split("/")
-    wanted = f"dense_{parts[-1]}_tflops" if parts[0] == "dense_tflops" else parts[0]
-    return places.get(wanted, first)
+    return f"dense_{parts[-1]}_tflops" if parts[0] == "dense_tflops" else parts[0]
 
 
 def _read(kind: Kind, cell: Cell | None) -> Any:

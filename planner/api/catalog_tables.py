@@ -6,7 +6,6 @@ The columns are named as in the shipped CSV files, so those can be imported too.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -107,20 +106,6 @@ def _price_columns(flat: Flat, row: PriceRow | None) -> dict[str, Any]:
                        if "usd_per_gpu_hour" in document else {})})
     usd = Decimal(str(document["usd_per_gpu_hour"])).quantize(Decimal("0.000001"))
     return {**data, "usd_per_gpu_hour": usd}
-
-
-def price_id(flat: Flat) -> str:
-    """The id of a price that has none: the same for the same offer, so that a file can be sent
-    twice.
-
-    Examples
-    --------
-    >>> price_id({"provider": "Our Cloud", "gpu": "l4", "commitment": "on_demand"})
-    'our-cloud-l4-on-demand'
-    """
-    parts = (flat.get(n) for n in ("provider", "instance", "gpu", "region", "commitment"))
-    text = "-".join(str(p) for p in parts if p).lower()
-    return re.sub(r"[^a-z0-9.]+", "-", text).strip("-.")[:100]
 
 
 # -- engines ------------------------------------------------------------------------------------

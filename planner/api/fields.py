@@ -5,6 +5,7 @@ marshmallow's own fields take ``"12"`` and ``NaN`` for numbers; a capacity plan 
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}")
 """A slug or a Hugging Face id."""
 _DATE = re.compile(r"[0-9]{4}(-H[12]|-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?")
+AHEAD = datetime.timedelta(days=366)
+"""How far a date may lie ahead: clocks differ, and prices are announced."""
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
@@ -142,6 +145,21 @@ def name_field(**kwargs: Any) -> Text:
                 hint="a slug or a Hugging Face id (letters, digits, '.', '_', '-', '/')", **kwargs)
 
 
+class Past(Text):
+    """A date of the calendar, however exact, on which something was known."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        start = text.replace("-H1", "-01").replace("-H2", "-07")
+        try:
+            day = datetime.date.fromisoformat((start + "-01-01")[:10]) if text else None
+        except ValueError:
+            raise ValidationError(f"is no day of the calendar: {shown(text)}") from None
+        if day and day > datetime.datetime.now(datetime.UTC).date() + AHEAD:
+            raise ValidationError(f"lies in the future: {shown(text)}")
+        return text
+
+
 def date_field(**kwargs: Any) -> Text:
     """A date as exact as it is known: a year, a half-year, a month or a day.
 
@@ -149,7 +167,7 @@ def date_field(**kwargs: Any) -> Text:
     """
     needed = bool(kwargs.get("required"))
     pattern = _DATE if needed else re.compile(f"({_DATE.pattern})?")
-    return Text(longest=10, shortest=4 if needed else 0, pattern=pattern,
+    return Past(longest=10, shortest=4 if needed else 0, pattern=pattern,
                 hint="a date as YYYY-MM-DD, YYYY-MM, YYYY-H1, YYYY-H2 or YYYY", **kwargs)
 
 

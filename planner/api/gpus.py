@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from flask import Response
@@ -63,7 +64,8 @@ class GpuSchema(StrictSchema):
     measured_fp4_gemm_tflops = Number(**_RATE)
     measured_weight_stream_gb_per_s = Number(**_RATE)
     confidence = Text(longest=100)
-    source_url = Text(longest=500)
+    source_url = Text(longest=500, pattern=re.compile(r"(https?://\S+)?"),
+                      hint="an address that begins with http:// or https://")
     source = Text(longest=2000)
     source_date = date_field()
     notes = Text(longest=5000)

@@ -93,6 +93,16 @@ class LimitsSchema(StrictSchema):
     layouts = Unique(fields.Nested(LayoutSchema), allow_none=True, load_default=None)
     token_budgets = Unique(Whole(lowest=1, highest=10_000_000), allow_none=True, load_default=None)
 
+    @validates_schema
+    def layouts_within_bounds(self, data: dict[str, Any], **_: Any) -> None:
+        """A bound that is not the usual one holds for the layouts that are named too."""
+        for place, layout in enumerate(data["layouts"] or ()):
+            for degree in ("tensor_parallel", "pipeline_parallel"):
+                most = data[f"max_{degree}"]
+                if layout[degree] > most != getattr(Limits(), f"max_{degree}"):
+                    raise ValidationError({"layouts": {place: {degree: [
+                        f"{layout[degree]} is above max_{degree}, {most}"]}}})
+
 
 class PricingSchema(StrictSchema):
     """Which price applies."""

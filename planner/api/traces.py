@@ -16,7 +16,7 @@ from marshmallow import Schema, fields
 from sqlalchemy import select
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from models import TraceRow
+from models import JobRow, TraceRow
 from planner.api.blueprint import ApiBlueprint, View
 from planner.api.etags import etag_of, require_match, respond
 from planner.api.fields import SLUG, Choice, QueryFlag, Text, slug_field
@@ -27,6 +27,7 @@ from planner.api.validation import StrictSchema, load_document
 from planner.api.workload_schema import WorkloadSchema
 from planner.errors import InvalidValue
 from planner.extensions import db
+from planner.jobs.kinds import SIMULATION
 from planner.plain import plain
 from planner.traces.packing import pack, unpack
 from planner.traces.reader import TIME_UNITS, read_trace
@@ -152,7 +153,16 @@ def columns(slug: str, name: str, trace: Trace) -> dict[str, Any]:
             "data": pack(trace)}
 
 
-traces = Resource(TraceRow, "slug", "trace", "traces.TraceOne", document)
+def users(row: TraceRow) -> list[str]:
+    """Simulations that will read the rows of a trace: those that are not done."""
+    waiting = select(JobRow).where(JobRow.kind == SIMULATION,
+                                   JobRow.status.in_(("queued", "running")))
+    found = db.session.scalars(waiting.order_by(JobRow.created_at, JobRow.id))
+    return [f"simulation {job.id!r} ({job.status})" for job in found
+            if job.request.get("trace") == row.slug]
+
+
+traces = Resource(TraceRow, "slug", "trace", "traces.TraceOne", document, users)
 
 
 def _uploaded(slug: str | None = None) -> dict[str, Any]:
@@ -248,7 +258,8 @@ class TraceOne(MethodView):
 
     @blp.remove()
     def delete(self, slug: str) -> Response:
-        """Delete a trace; plans made from it keep their own copy of its workload."""
+        """Delete a trace that no unfinished simulation reads; plans made from it keep their own
+        copy of its workload."""
         return traces.delete(slug)
 
 

@@ -30,6 +30,7 @@ from planner.pricing import Pricer
 from planner.requests import PlanRequest
 from planner.search import search
 from planner.sizing import Resources
+from planner.wording import gpus as gpus_text
 from planner.workload import Lengths, Workload
 
 ANY_GPUS = 10**9
@@ -267,7 +268,7 @@ def _too_many(budget: BudgetRequest, layout: Layout, month: int) -> str:
     spares = spares_of(budget, layout.request)
     gpus = layout.request.limits.regions * sum(
         (s.replicas + spares) * s.gpus_per_replica for s in layout.pools)
-    return (f"month {month}, that with the least load, needs {gpus:,} GPUs, "
+    return (f"month {month}, that with the least load, needs {gpus_text(gpus, ',')}, "
             f"{gpus - limits.max_gpus:,} more than max_gpus ({limits.max_gpus:,})")
 
 
@@ -323,7 +324,7 @@ def _searched(members: list[int], month: int, name: str, request: PlanRequest,
     fleets = [f for f in built if f.gpus <= request.limits.max_gpus]
     if built and not fleets:
         least = min(f.gpus for f in built)
-        return None, f"needs {least} GPUs, more than max_gpus ({request.limits.max_gpus})"
+        return None, f"needs {gpus_text(least)}, more than max_gpus ({request.limits.max_gpus})"
     if not fleets:
         return None, reason_of([], found.missed) or "no layout meets the targets"
     ranked = rank(request, fleets, pricer)
@@ -369,7 +370,7 @@ def _measured(members: list[int], month: int, name: str, request: PlanRequest,
             rate = worker_rate(role, worker, request.workload)
             held = rate * request.limits.target_utilization
             capacity = Capacity((1,), (held,))
-            pools.append(Share(role, gpu, f"{worker.gpus} GPUs", worker.gpus,
+            pools.append(Share(role, gpu, gpus_text(worker.gpus), worker.gpus,
                                capacity.needed(request.workload.requests_per_s), capacity))
     setup = "disaggregated" if len(pools) == 2 else "colocated"
     return Layout(name, members, month, request, resources.llm, request.workload, setup,

@@ -11,6 +11,7 @@ from planner.budget.demand import spike_factor
 from planner.budget.inputs import Spike
 from planner.budget.model import BudgetModel, Unserved, WorkloadLine
 from planner.budget.months import length_factors, pool_months, workload_rates
+from planner.wording import gpus as gpus_text
 
 
 def served_months(model: BudgetModel, i: int, max_gpus: int) -> WorkloadLine:
@@ -35,8 +36,8 @@ def served_months(model: BudgetModel, i: int, max_gpus: int) -> WorkloadLine:
     unserved = tuple(Unserved(m, int(gpus[m - 1]), int(gpus[m - 1]) - max_gpus) for m in over)
     between = [m for m in over if m < served[-1]]
     told = [f"month{'s' if len(over) > 1 else ''} {in_words(over)}: up to "
-            f"{max(u.gpus for u in unserved):,} GPUs, {max(u.short for u in unserved):,} more than "
-            f"max_gpus ({max_gpus:,})"]
+            f"{gpus_text(max(u.gpus for u in unserved), ',')}, "
+            f"{max(u.short for u in unserved):,} more than max_gpus ({max_gpus:,})"]
     if line.reason and line.reason.startswith("from month"):
         told.append(line.reason)
     return replace(line, ends_month=served[-1], spikes=(*line.spikes, *_closed(

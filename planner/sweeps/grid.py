@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from planner.api.plan_checks import check_plan
-from planner.api.plan_schema import parse_plan
-from planner.api.validation import InvalidDocument, escape
+from planner.api.plan_schema import PlanSchema, parse_plan
+from planner.api.validation import InvalidDocument, escape, pointers, schema_of
 from planner.catalog.book import Catalog
-from planner.errors import ContextTooLong, InvalidValue, PlannerError
+from planner.errors import ContextTooLong, DoNotGoTogether, InvalidValue, PlannerError
 
 MAX_VALUES = 2000
 """Values of all fields together: each is checked before the sweep starts."""
@@ -152,15 +153,11 @@ def _named(name: str, entries: Any, catalog: Catalog) -> Any:
 def _check_shape(base: Any, values: Any, most_cells: int) -> None:
     if not isinstance(base, dict):
         raise InvalidValue("must be a plan request", "/base")
+    _check_replaced(base, values)
     if not isinstance(values, dict) or not values:
         raise InvalidValue("must name at least one field with a list of values", "/grid")
     for name, entries in values.items():
-        pointer = f"/grid/{escape(name)}"
-        if not isinstance(entries, list) or not entries:
-            raise InvalidValue("must be a list of at least one value", pointer)
-        if any(part != name and name.startswith(f"{part}.") and part != "workload"
-               for part in values):
-            raise InvalidValue("lies inside another field of the grid", pointer)
+        _check_entries(name, entries, base, values)
     total = sum(map(len, values.values()))
     if total > MAX_VALUES:
         raise InvalidValue(f"has {total:,} values; allowed are {MAX_VALUES:,} in all", "/grid")
@@ -168,6 +165,52 @@ def _check_shape(base: Any, values: Any, most_cells: int) -> None:
     if cells > most_cells:
         raise InvalidValue(f"makes {cells:,} cells; allowed are {most_cells:,} (setting "
                            "PLANNER_MAX_SWEEP_CELLS)", "/grid")
+    _check_repeats(values)
+
+
+def _check_entries(name: str, entries: Any, base: Mapping[str, Any], names: Any) -> None:
+    """Refuse a field of the grid whose values are no list, or that has no place of its own."""
+    pointer = f"/grid/{escape(name)}"
+    if not isinstance(entries, list) or not entries:
+        raise InvalidValue("must be a list of at least one value", pointer)
+    if any(part != name and name.startswith(f"{part}.") and part != "workload" for part in names):
+        raise InvalidValue("lies inside another field of the grid", pointer)
+    whole = ".".join(itertools.takewhile(lambda step: not step.isdecimal(), name.split(".")))
+    if whole != name:
+        raise InvalidValue("names an entry of a list; a grid gives whole fields, so give lists as "
+                           f"the values of {whole or 'a field'}", pointer)
+
+
+def _check_repeats(values: Mapping[str, list[Any]]) -> None:
+    """Refuse values that a field of the grid has twice."""
+    for name, entries in values.items():
+        seen: dict[str, int] = {}
+        for place, entry in enumerate(entries):
+            first = seen.setdefault(json.dumps(entry, sort_keys=True), place)
+            if first != place:
+                raise InvalidValue(f"is the same as value {first}; leave one out",
+                                   f"/grid/{escape(name)}/{place}")
+
+
+def _check_replaced(base: Mapping[str, Any], values: Any) -> None:
+    """Refuse what is malformed in the base where the grid gives the field: nobody reads it."""
+    replaced = [_pointer_of(n) for n in (values if isinstance(values, dict) else ())
+                if _is_in(base, n)]
+    if not replaced:
+        return
+    found = [(f"/base{p}", m) for p, m in pointers(schema_of(PlanSchema).validate(base))
+             if any(f"{p}/".startswith(f"{name}/") for name in replaced)]
+    if found:
+        raise InvalidDocument(found)
+
+
+def _is_in(base: Any, name: str) -> bool:
+    """Whether a plan request has a dotted field."""
+    for step in name.split("."):
+        if not isinstance(base, dict) or step not in base:
+            return False
+        base = base[step]
+    return True
 
 
 def _remember(found: dict[str, Any], lookup: Lookup | None) -> Lookup:
@@ -207,8 +250,8 @@ def _problems(document: Any, catalog: Catalog, saved: Lookup, traces: Lookup
         check_plan(request, catalog)
     except InvalidDocument as error:
         return error.errors
-    except ContextTooLong:
-        return []  # another model may take it
+    except (ContextTooLong, DoNotGoTogether):
+        return []  # another model or GPU may take it
     except PlannerError as error:
         return [(error.pointer, error.message)]
     return []

@@ -15,6 +15,7 @@ from planner.budget.calendar import order_by
 from planner.budget.model import GpuLine
 from planner.budget.months import LineMonths
 from planner.units import SECONDS_PER_HOUR
+from planner.wording import gpus as gpus_text
 from planner.workbook.budget_fleets import FLEETS
 from planner.workbook.budget_grid import FIRST, Formula, Grid, Live, name_cell, serial
 from planner.workbook.styles import BAD_FILL, BAD_TEXT
@@ -286,7 +287,7 @@ def _buy_rows(state: Live, grid: Grid, i: int, line: GpuLine) -> None:
     fx, life = float(m.prices.units_per_usd), m.owned.depreciation_months
     price = float(server.usd_per_server)
     p, at, rented = "'GPU prices'!", state.place["price", i], state.place["rented", i]
-    grid.section(f"{line.name}: servers of {line.gpus_per_server} GPUs")
+    grid.section(f"{line.name}: servers of {gpus_text(line.gpus_per_server)}")
     needed = np.ceil(v.rented / line.gpus_per_server)
     standing = np.maximum.accumulate(needed)
     servers = grid.line("Servers standing", "servers", lambda c, b, f: (

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.bridge import CATALOG, PARTS
+from planner.wording import gpus as gpus_text
 from planner.workbook import words
 from planner.workbook.blank import written
 from planner.workbook.layout import Page, clean, lines, number, set_up
@@ -72,7 +73,7 @@ def _best(found: Any) -> Any:
 def _confidence(best: Document) -> str:
     sure = best.get("confidence") or {}
     low = sure.get("gpus_low")
-    span = "" if low is None else f", {low} to {sure['gpus_high']} GPUs"
+    span = "" if low is None else f", {low} to {gpus_text(sure['gpus_high'])}"
     return f"{sure.get('level') or 'n/a'}{span}"
 
 

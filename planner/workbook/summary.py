@@ -124,13 +124,16 @@ def _answer(plan: Plan, text: str) -> Any:
     priced = plan.cell(best, "usd_per_hour") is not None
     money = ('&", at "&TEXT(out_usd_per_hour,"#,##0.00")&" USD/hour ("&TEXT(out_usd_per_month,'
              '"#,##0")&" USD/month)"') if priced else ""
-    live = ('"With the changed inputs: "&IF(ISNUMBER(out_gpus),TEXT(out_gpus,"#,##0")&" GPUs in "&'
-            'TEXT(out_replicas,"#,##0")&" replicas on "&TEXT(out_nodes,"#,##0")&" nodes"'
+    live = ('"With the changed inputs: "&IF(ISNUMBER(out_gpus),TEXT(out_gpus,"#,##0")&'
+            'IF(out_gpus=1," GPU in "," GPUs in ")&TEXT(out_replicas,"#,##0")&'
+            'IF(out_replicas=1," replica on "," replicas on ")&TEXT(out_nodes,"#,##0")&'
+            'IF(out_nodes=1," node"," nodes")'
             f'{money}&".","no number of replicas of this layout holds the targets.")')
     said = " ".join(text.split())
     pieces = [said[i:i + LITERAL].replace('"', '""') for i in range(0, len(said), LITERAL)]
     quoted = "&".join(f'"{p}"' for p in pieces)
-    return X(f"IF(inputs_changed=0,{quoted},{live})", said)
+    answer = f"IF(inputs_changed=0,{quoted},{live})"
+    return X(f'IF(inputs_allowed=0,"No result. "&check_all&".",{answer})', said)
 
 
 # -- key figures ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from planner.wording import gpus as gpus_text
 from planner.workbook.layout import clean, number
 from planner.workbook.plan import Plan, Row, Target
 
@@ -23,6 +24,7 @@ REASONS = {
     "tpot_at_batch_one": "Tokens too slow even with one request at a time",
     "itl_at_batch_one": "Gap between tokens too long even with one request at a time",
     "e2e_at_zero_load": "Whole request too slow even with no other request",
+    "engine": "The engine does not run on this GPU",
     "max_gpus": "Needs more GPUs than the request allows",
     "no_price": "No price known",
     "throughput": "Cannot carry the rate",
@@ -81,7 +83,7 @@ def degrees(pool: Row) -> str:
     """The parallelism of one replica: ``TP2``, ``TP8 EP8``; measured workers by their GPUs."""
     if pool.get("tensor_parallel") is None:
         each = round((pool.get("gpus") or 0) / max(pool.get("replicas") or 1, 1))
-        return f"{each} GPU" if each == 1 else f"{each} GPUs"
+        return gpus_text(each)
     others = (("PP", "pipeline_parallel"), ("EP", "expert_parallel"), ("DP", "data_parallel"))
     more = [f"{short}{pool[name]}" for short, name in others if (pool.get(name) or 1) > 1]
     return " ".join([f"TP{pool['tensor_parallel']}", *more])
@@ -209,7 +211,7 @@ def _fleet(plan: Plan, option: Row) -> str:
     regions = int(option.get("regions") or 1)
     parts = [f"{(p.get('gpus') or 0) * regions} {plan.gpu_name(p.get('gpu'))} for "
              f"{p.get('role')} ({_replicas(p, option)})" for p in pools]
-    return f"{option.get('gpus')} GPUs, {' and '.join(parts)} ({tail}),"
+    return f"{gpus_text(option.get('gpus') or 0)}, {' and '.join(parts)} ({tail}),"
 
 
 def _replicas(pool: Row, option: Row) -> str:

@@ -184,6 +184,70 @@ def test_prices_of_a_gpu_in_the_same_file_and_without_an_id(own: Flask) -> None:
     assert counts(send(client, target.getvalue()))["prices"] == (0, 0, 1, 247)
 
 
+OFFER = {"provider": "Us", "instance": "x1", "gpu": "l4", "region": "eu", "commitment": "owned"}
+CHINA = [{**OFFER, "provider": name} for name in ("阿里云", "腾讯云")]
+
+
+def price_file(*rows: dict[str, Any]) -> bytes:
+    text = io.StringIO()
+    rows = tuple({"usd_per_gpu_hour": 1, "as_of": "2026", "source": "x", **r} for r in rows)
+    writer = csv.DictWriter(text, list(dict.fromkeys(k for r in rows for k in r)))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def import_prices(client: FlaskClient, *rows: dict[str, Any]) -> Any:
+    tag = client.get("/api/v1/catalog/prices").headers["ETag"]
+    return send(client, price_file(*rows), "prices", "text/csv", tag)
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    tuple(CHINA),
+    ({**OFFER, "provider": "Café"}, {**OFFER, "provider": "Cafè"}),
+    ({**OFFER, "provider": "Our Cloud"}, {**OFFER, "provider": "Our/Cloud"}),
+    ({**OFFER, "instance": "", "region": "x1"}, {**OFFER, "region": ""}),
+    ({**OFFER, "instance": "small 小"}, {**OFFER, "instance": "small 大"}),
+    ({**OFFER, "region": "r" * 98 + "x"}, {**OFFER, "region": "r" * 98 + "y"}),
+    ({**OFFER, "gpus_per_instance": 1}, {**OFFER, "gpus_per_instance": 8}),
+])
+def test_an_id_that_is_made_is_never_another_offers(own: Flask, one: dict[str, Any],
+                                                    other: dict[str, Any]) -> None:
+    client = own.test_client()
+    first = import_prices(client, {**one, "id": ""})
+    second = import_prices(client, {**other, "id": "", "usd_per_gpu_hour": 2})
+    assert counts(first)["prices"][:2] == counts(second)["prices"][:2] == (1, 0), second.json
+    [[a], [b]] = (r.json["tables"][0]["added"] for r in (first, second))
+    stored = [client.get(f"/api/v1/prices/{key}").json for key in (a, b)]
+    assert [p["usd_per_gpu_hour"] for p in stored] == [1, 2]
+    assert [{k: p[k] for k in one} for p in stored] == [one, other]
+    again = import_prices(client, {**other, "usd_per_gpu_hour": 2}, one)
+    assert counts(again)["prices"][:3] == (0, 0, 2)
+
+
+def test_the_offer_of_a_made_id_however_spelt_is_one_row(own: Flask) -> None:
+    client = own.test_client()
+    import_prices(client, OFFER, CHINA[0])
+    found = import_prices(client, {**OFFER, "provider": "US ", "usd_per_gpu_hour": 3},
+                          {**CHINA[0], "usd_per_gpu_hour": 4})
+    assert counts(found)["prices"][:2] == (0, 2)
+    said = import_prices(client, OFFER, {**OFFER, "provider": "us"})
+    assert said.status_code == 422
+    assert "is also in" in said.json["detail"]
+
+
+def test_an_id_that_is_made_meets_one_that_was_given(own: Flask) -> None:
+    """Neither the row with the plain id nor the one with the marked id is overwritten."""
+    client = own.test_client()
+    [marked] = send(client, price_file(CHINA[0]), "prices", "text/csv").json["tables"][0]["added"]
+    import_prices(client, {**OFFER, "id": "us-x1-l4-eu-owned", "provider": "Them"},
+                  {**OFFER, "id": marked})
+    assert counts(import_prices(client, OFFER))["prices"][:2] == (1, 0)
+    said = import_prices(client, CHINA[0])
+    assert (said.status_code, marked in said.json["detail"]) == (422, True)
+    assert client.get(f"/api/v1/prices/{marked}").json["provider"] == "Us"
+
+
 def test_models(own: Flask, tiny_config: dict[str, Any]) -> None:
     client = own.test_client()
     text = io.StringIO()
@@ -203,7 +267,13 @@ def test_models(own: Flask, tiny_config: dict[str, Any]) -> None:
     ("gpus", "slug,memory_gib\nl4,-1", "/gpus/B2", "above 0"),
     ("gpus", 'slug,memory_gib\nl4,"1,5"', "/gpus/B2", "more than one way"),
     ("gpus", "slug,memory_gib\nL4!,1", "/gpus/A2", "lower-case"),
-    ("gpus", "slug,memory_gib\nnew,1", "/gpus/A2", "is required"),
+    ("gpus", "slug,memory_gib\nnew,1", "/gpus/A1", "no column name, vendor, architecture, "
+     "memory_bandwidth_gb_per_s, dense_bf16_tflops"),
+    ("gpus", "slug,name,vendor,architecture,memory_gib,memory_bandwidth_gb_per_s,dense_bf16_tflops"
+     "\nnew,N,V,A,1,,2", "/gpus/F2", "is required"),
+    ("engines", "slug,mfu\nmine,0.5", "/engines/A1", "no column engine"),
+    ("prices", "notes,id,gpu\nx,mine,l4\ny,yours,l4", "/prices/A1", "no column provider, "
+     "commitment, usd_per_gpu_hour, as_of, source"),
     ("gpus", "slug,dense_fp8_tflops\nl4,x", "/gpus/B2", "number"),
     ("gpus", "slug,dense_fp8_tflops\nl4,-3", "/gpus/B2", "above 0"),
     ("gpus", "slug,node_gpus\nl4,1.5", "/gpus/B2", "whole number"),
@@ -234,6 +304,14 @@ def test_the_cell_at_fault(client: FlaskClient, table: str, text: str, place: st
     assert answer.status_code == 422
     said = [e["message"] for e in answer.json["errors"] if e["pointer"] == place]
     assert any(w in message for w in words.split("|") for message in said), answer.json
+
+
+def test_missing_columns_are_named_once(client: FlaskClient) -> None:
+    answer = send(client, b"id,gpu\nmine,l4\nyours,l4", "prices", "text/csv")
+    assert [e["pointer"] for e in answer.json["errors"]] == ["/prices/A1"]
+    [key] = [p["id"] for p in client.get("/api/v1/prices?gpu=l4&limit=1").json["items"]]
+    kept = send(client, f"id,gpu,notes\n{key},l4,hello".encode(), "prices", "text/csv")
+    assert counts(kept)["prices"][:2] == (0, 1)
 
 
 def test_one_bad_row_writes_nothing(own: Flask) -> None:

@@ -11,6 +11,8 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from planner.api.simulations import EXAMPLE
+
 PATH = "/api/v1/traces"
 HEADER = "timestamp,prompt_tokens,output_tokens\n"
 CSV = HEADER + "".join(f"{i / 4},{100 + i},{10 + i % 7}\n" for i in range(480))
@@ -174,3 +176,18 @@ class TestPlans:
         assert answer.status_code == 422
         assert answer.json["errors"] == [{"pointer": "/workload/trace",
                                           "message": "no trace 'nothing' is stored"}]
+
+
+def test_a_trace_that_waiting_simulations_read_stays(client: FlaskClient) -> None:
+    text = "timestamp,prompt_tokens,output_tokens\n" + "".join(
+        f"{i},{300 + i},{20 + i % 5}\n" for i in range(50))
+    made = client.post("/api/v1/traces?slug=waited-for", data=text, content_type="text/csv")
+    tag = {"If-Match": made.headers["ETag"]}
+    body = {k: v for k, v in EXAMPLE.items() if k not in ("workload", "requests")}
+    job = client.post("/api/v1/simulations", json={**body, "trace": "waited-for"})
+    assert job.status_code == 202, job.text
+    refused = client.delete("/api/v1/traces/waited-for", headers=tag)
+    assert refused.status_code == 409
+    assert f"simulation '{job.json['id']}' (queued)" in refused.json["detail"]
+    assert client.delete(f"/api/v1/jobs/{job.json['id']}").status_code < 300
+    assert client.delete("/api/v1/traces/waited-for", headers=tag).status_code == 204

@@ -132,7 +132,7 @@ def test_a_column_is_one_formula_that_every_reader_fills_down(files: dict[str, b
     sheet = openpyxl.load_workbook(io.BytesIO(files["plain"]))["Forecast"]
     for row in range(int(first), int(last) + 1):
         assert sheet[f"B{row}"].value == (
-            f"=in_requests_per_second*(1+in_growth_per_month)^$A{row}")
+            f"=use_requests_per_second*(1+use_growth_per_month)^$A{row}")
 
 
 def test_headers_follow_the_percentile(files: dict[str, bytes]) -> None:

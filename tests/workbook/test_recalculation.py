@@ -242,8 +242,8 @@ def recalculated(folder: Path, files: dict[str, bytes]) -> dict[str, openpyxl.Wo
             for name, path in paths.items()}
 
 
-def edited(data: bytes, values: dict[str, float]) -> bytes:
-    """The workbook with numbers typed into named cells."""
+def edited(data: bytes, values: dict[str, float] | dict[str, str]) -> bytes:
+    """The workbook with numbers, text or formulas typed into named cells."""
     target_ = io.BytesIO()
     with (zipfile.ZipFile(io.BytesIO(data)) as source,
           zipfile.ZipFile(target_, "w", zipfile.ZIP_DEFLATED) as made):
@@ -261,13 +261,17 @@ def edited(data: bytes, values: dict[str, float]) -> bytes:
     return target_.getvalue()
 
 
-def typed_in(sheet: str, cell: str, value: float) -> bytes:
-    """The XML of a sheet with a number in a cell."""
+def typed_in(sheet: str, cell: str, value: float | str) -> bytes:
+    """The XML of a sheet with a number, text or a formula in a cell."""
     head = re.search(rf'<c r="{cell}"( s="\d+")[^>]*>', sheet)
     assert head is not None, cell
     rest = sheet[head.end():]
     after = rest if head[0].endswith("/>") else rest[rest.index("</c>") + 4:]
-    return (f'{sheet[:head.start()]}<c r="{cell}"{head[1]}><v>{value!r}</v></c>{after}').encode()
+    kind, held = "", f"<v>{value!r}</v>"
+    if isinstance(value, str):
+        kind, held = ("", f"<f>{value[1:]}</f>") if value.startswith("=") else (
+            ' t="inlineStr"', f"<is><t>{value}</t></is>")
+    return (f'{sheet[:head.start()]}<c r="{cell}"{head[1]}{kind}>{held}</c>{after}').encode()
 
 
 Edited = tuple[dict[str, Any], dict[str, tuple[openpyxl.Workbook, dict[str, Any]]]]
@@ -396,6 +400,33 @@ ODD: dict[str, Callable[[], PlanParts]] = {
                   "output_tokens": 300}, setups=["chunked"], gpus=["h100-sxm-80gb"],
         limits={"max_gpus": 10**6, "max_tensor_parallel": 1}),
 }
+
+
+NOT_ALLOWED: dict[str, tuple[dict[str, Any], str]] = {
+    "negative": ({"in_requests_per_second": -5.0}, "Requests per second"),
+    "text": ({"in_requests_per_second": "abc"}, "Requests per second"),
+    "empty": ({"in_output_tokens_mean": ""}, "Output tokens, mean"),
+    "an error": ({"in_spare_replicas": "=1/0"}, "Spare replicas"),
+    "no target": ({"in_tpot_ms": "none", "in_regions": 0.0}, "Time per output token and 1 more"),
+    "a spread": ({"in_output_tokens_p95": 10.0}, "Output tokens, 95th percentile"),
+    "a factor": ({"eng1_mfu": 0.0}, "Share of peak compute"),
+    "a price": ({"in_usd_per_gpu_hour": "cheap"}, "Price of L40S"),
+}
+
+
+def test_results_say_which_input_is_not_allowed(tmp_path: Path) -> None:
+    plan = parts(gpus=["l40s"], setups=["colocated"])
+    assert plan[0]["recommended"]["pools"][0]["gpu"] == "l40s"
+    data = write_plan(*plan)
+    books = recalculated(tmp_path, {n: edited(data, e) for n, (e, _) in NOT_ALLOWED.items()})
+    for name, book in books.items():
+        said = NOT_ALLOWED[name][1]
+        assert named(book, "out_check") == f"Not allowed: {said}", name
+        results = [n for n in book.defined_names if n.startswith("out_") and n != "out_check"]
+        assert {named(book, n) for n in results} == {"n/a"}, name
+        assert book["Summary"]["A3"].value == f"No result. Not allowed: {said}."
+        typed = {"Checks!", "Inputs!"} if name == "an error" else set()  # the error, where it shows
+        assert {e[:7] for e in errors(book)} == typed, name
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,10 @@ def write(board: Board, plan: Plan, inputs: InputCells, fleets: dict[int, FleetC
                     words(SHORT), good)
     if 1 in stays:
         good = when(stale > 0.0, words(STALE_CAPACITY), good)
+    refused = X('"Not allowed: "&INDEX(inputs_each_label,MATCH(0,inputs_each_allowed,0))'
+                f'&IF({inputs.faults.text}>1," and "&({inputs.faults.text}-1)&" more","")',
+                "Not allowed")
+    fails = when(inputs.allowed > 0.0, fails, refused)
     verdict = board.put(board.row, 1, when(failed > 0.0, fails, good), "cell", "label", "bold",
                         name="check_all")
     page.sheet.print_area(0, 0, board.row, len(WIDTHS) - 1)
@@ -101,8 +105,9 @@ def _line(board: Board, label: str, now: Any, bound: Any, test: X, note: str) ->
 
 def _checks(plan: Plan, inputs: InputCells, fleets: dict[int, FleetCells]) -> Any:
     """Label, value, bound, test and meaning of each check."""
-    yield ("Requests per second", inputs.rate, "> 0", when(inputs.rate > 0.0, 1.0, 0.0),
-           "the load is a positive number")
+    yield ("Inputs that are not allowed", inputs.faults, 0.0, when(
+        inputs.allowed > 0.0, 1.0, 0.0), "those with a 0 on the sheet Inputs; all results are n/a "
+           "until they are changed")
     for name, source in (("Prompt", inputs.prompt), ("Output", inputs.output)):
         ratio = source.p95 / source.mean
         yield (f"{name} tokens: 95th percentile over mean", ratio, MAX_P95_OVER_MEAN,
@@ -110,10 +115,6 @@ def _checks(plan: Plan, inputs: InputCells, fleets: dict[int, FleetCells]) -> An
                "no log-normal has a 95th percentile below its mean or above 3.87 times it; "
                "the planner refuses it")
     used = inputs.utilization
-    yield ("Target utilisation", used, "0 to 1", when(both(used > 0.0, used <= 1.0), 1.0, 0.0),
-           "share of the capacity that is planned on")
-    yield ("Prefix-cache hit rate", inputs.hit, "0 to 1", when(
-        both(inputs.hit >= 0.0, inputs.hit < 1.0), 1.0, 0.0), "a share below 1")
     for rank, found in fleets.items():
         if rank > 1:
             continue
@@ -145,7 +146,7 @@ def _over(plan: Plan, found: FleetCells) -> X:
     """Whether the time per token at its percentile is above its target, where it has one."""
     target = plan.target("tpot")
     assert target is not None
-    limit = X("in_tpot_ms", target.limit_ms)
+    limit = X("use_tpot_ms", target.limit_ms)
     return when(is_number(limit), when(
         1000.0 * found.option.seen.tpot[1] > limit * 1.001, 1.0, 0.0), 0.0)
 
@@ -159,7 +160,7 @@ def _targets(plan: Plan, inputs: InputCells, found: FleetCells) -> Any:
         label, value = names[target.metric]
         if value is None:
             continue
-        limit = X(f"in_{target.metric}_ms", target.limit_ms)
+        limit = X(f"use_{target.metric}_ms", target.limit_ms)
         within, note = 1000.0 * value <= limit * 1.001, "within the target"
         if target.metric in BETWEEN_TOKENS:
             within = within + when(inputs.several, 0.0, 1.0)
@@ -197,7 +198,8 @@ def _inputs(board: Board, inputs: InputCells, stays: bool) -> tuple[X, X]:
         page.write(row, 0, label, "cell", "text")
         page.write(row, 1, cell, "cell", "general", "link")
         page.write(row, 2, value, "cell", "general")
-        board.put(row, 3, X(f"IF($B{row + 1}=$C{row + 1},1,0)", 1.0), "cell", "rank")
+        board.put(row, 3, X(
+            f"IF(ISERROR($B{row + 1}),0,IF($B{row + 1}=$C{row + 1},1,0))", 1.0), "cell", "rank")
         board.row += 1
     same = X(f"$D${first + 1}:$D${board.row}", np.ones(board.row - first))
     page.write(board.row, 0, "Inputs that changed", "cell", "text", "bold")

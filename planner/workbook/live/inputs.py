@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,8 @@ from planner.hardware import Gpu
 from planner.units import bytes_to_gb, bytes_to_gib, s_to_ms
 from planner.workbook import words
 from planner.workbook.layout import clean, lines, number
+from planner.workbook.live import allowed as may
+from planner.workbook.live.allowed import NONE, Allowed
 from planner.workbook.live.board import Board
 from planner.workbook.live.expr import X, as_number, both, is_number, when, x
 from planner.workbook.live.lengths import LengthInputs
@@ -21,10 +23,15 @@ from planner.workbook.plan import Plan, Row, lengths_of
 from planner.workload import MAX_P95_OVER_MEAN, SEVERAL_TOKENS, Z95, Lengths
 
 NAME = "Inputs"
-WIDTHS = (30, 13, 16, 31, 26, 11, 60)
+WIDTHS = (30, 13, 16, 31, 26, 11, 60, 10, 13)
+NOTE, ALLOWED, USED = 6, 7, 8
+"""Columns of the note, of whether an input is allowed, and of what is calculated with."""
+LAST_ROW = 400
+"""Rows that are marked where an input is not allowed."""
 SHOWN_AT = 90.0
 """Percentile at which a latency without a target is shown."""
-HEADER = ("Input", "Value", "Unit", "Cell name", "Source", "As of", "Note")
+HEADER = ("Input", "Value", "Unit", "Cell name", "Source", "As of", "Note",
+          "1 = allowed", "Used")
 GPU_FIELDS = (
     ("memory_gib", "Memory", "GiB", lambda g: bytes_to_gib(g.memory_bytes)),
     ("bandwidth_gb_s", "Memory bandwidth", "GB/s", lambda g: bytes_to_gb(g.bandwidth_bytes_per_s)),
@@ -86,6 +93,8 @@ class InputCells:
     growth: X
     price_cut: X
     allowed: X
+    faults: X
+    """Inputs that are not allowed."""
     hardware: dict[tuple[str, str], Hardware] = field(default_factory=dict)
     prices: dict[tuple[int, str], X] = field(default_factory=dict)
     """USD per GPU-hour by option rank and GPU slug."""
@@ -110,7 +119,8 @@ class InputSheet:
         page = self.board.page
         page.widths(WIDTHS)
         for place, label in enumerate(HEADER):
-            page.write(0, place, label, "text" if place != 1 else "count", "header")
+            page.write(0, place, label, "count" if place in (1, ALLOWED, USED) else "text",
+                       "header")
         page.sheet.freeze_panes(1, 1)
         page.sheet.repeat_rows(0)
         self.board.row = 1
@@ -122,29 +132,68 @@ class InputSheet:
         self.board.row += 1
 
     def line(self, label: str, value: Any, unit: str, name: str, style: str = "figure",
-             source: str = "request", as_of: str = "", note: str = "", check: Any = None,
-             kept: bool = True) -> X:
-        """One input (a value, blue) or one that follows from others (an expression, black)."""
+             source: str = "request", as_of: str = "", note: str = "",
+             check: Allowed | None = None, kept: bool = True, fits: Callable[[X], X] | None = None
+             ) -> X:
+        """One input (a value, blue) or one that follows from others (an expression, black).
+
+        Returns
+        -------
+        X
+            The cell; where it is checked the one with what is calculated with. ``fits`` is what
+            an input must keep beside its bounds.
+        """
         page, row = self.board.page, self.board.row
         page.write(row, 0, label, "cell", "text")
-        for column, text in ((2, unit), (3, name), (4, source), (5, as_of), (6, note)):
+        for column, text in ((2, unit), (3, name), (4, source), (5, as_of), (NOTE, note)):
             page.write(row, column, text, "cell", "text")
         page.height(row, max(lines(clean(text), WIDTHS[column] - 1.0) for column, text in
-                             ((0, label), (4, source), (6, note))))
+                             ((0, label), (4, source), (NOTE, note))))
+        first: Any
         if isinstance(value, X):
-            cell = self.board.put(row, 1, value, "cell", "fraction" if style == "figure" else style,
-                                  name=name)
+            style = "fraction" if style == "figure" else style
+            cell, first = self.board.put(row, 1, value, "cell", style, name=name), value
         else:
-            shown = "n/a" if value is None else value
+            first = NONE if value is None else value
             style = "fraction" if style == "figure" and isinstance(
-                shown, float) and shown != int(shown) else style
-            cell = self.board.put_value(row, 1, shown, "cell", style, "input", name=name)
+                first, float) and first != int(first) else style
+            cell = self.board.put_value(row, 1, first, "cell", style, "input", name=name)
             if kept:
-                self.kept.append((label, cell, shown))
+                self.kept.append((label, cell, first))
         if check is not None:
-            page.sheet.data_validation(row, 1, row, 1, check)
+            cell = self._checked(cell, first, name, style, check, fits)
         self.board.row += 1
         return cell
+
+    def _checked(self, cell: X, first: Any, name: str, style: str, check: Allowed,
+                 fits: Callable[[X], X] | None) -> X:
+        """Whether an input is allowed, and what is calculated with, in cells beside it."""
+        board, row = self.board, self.board.row
+        board.page.sheet.data_validation(row, 1, row, 1, check.validation(f"$B${row + 1}"))
+        test = check.test(cell, None if isinstance(first, X) else first)
+        used = board.put(row, USED, may.used(cell, test, first), "cell", style,
+                         name=f"use_{name.removeprefix('in_')}")
+        holds = test if fits is None else X(f"IF({test.text},{fits(used).text},FALSE)", 1.0)
+        board.put(row, ALLOWED, when(holds, 1.0, 0.0), "cell", "count")
+        return used
+
+    def verdict(self) -> tuple[X, X]:
+        """Whether all inputs are allowed, and the number of those that are not."""
+        faults = X("COUNTIF(inputs_each_allowed,0)", 0.0)
+        self.board.page.sheet.conditional_format(1, ALLOWED, LAST_ROW, ALLOWED, {
+            "type": "formula", "criteria": "=AND(ISNUMBER($H2),$H2=0)",
+            "format": self.board.page.mark({"bg_color": "#FBE5E3", "font_color": "#9C0006"})})
+        allowed = self.line("Inputs are allowed", when(faults.is_(0.0), 1.0, 0.0), "1 = yes",
+                            "inputs_allowed", "count", "calculated", "",
+                            "0: the planner would refuse those with a 0 beside them; results are "
+                            "n/a until they are changed")
+        return allowed, faults
+
+    def finish(self) -> None:
+        """Name the columns that the verdict reads."""
+        last = self.board.row
+        self.board.define("inputs_each_allowed", f"$H$2:$H${last}")
+        self.board.define("inputs_each_label", f"$A$2:$A${last}")
 
     def plain(self, label: str, text: str) -> None:
         """A choice of the search, as text: an engine result."""
@@ -153,20 +202,6 @@ class InputSheet:
         page.merge(row, 1, 6, text, "cell", "text", "engine")
         page.height(row, lines(clean(text), sum(WIDTHS[1:]) - 2))
         self.board.row += 1
-
-
-def between(low: float, high: float, title: str, text: str) -> dict[str, Any]:
-    """A validation of a number between two bounds."""
-    return {"validate": "decimal", "criteria": "between", "minimum": low, "maximum": high,
-            "input_title": title[:32], "input_message": text[:255], "error_title": "Not allowed",
-            "error_message": text[:255]}
-
-
-SHARE = between(0, 1, "A share", "A number from 0 to 1 (or 0 % to 100 %).")
-POSITIVE = between(1e-9, 1e15, "A positive number", "A number above 0.")
-WHOLE = {"validate": "integer", "criteria": "between", "minimum": 0, "maximum": 1_000_000,
-         "input_title": "A whole number", "input_message": "A whole number from 0.",
-         "error_title": "Not allowed", "error_message": "A whole number from 0."}
 
 
 def write(board: Board, plan: Plan, hardware: list[tuple[Gpu, EngineProfile, float | None]],
@@ -188,45 +223,43 @@ def write(board: Board, plan: Plan, hardware: list[tuple[Gpu, EngineProfile, flo
     regions = int(limits.get("regions") or 1)
     rate = s.line("Requests per second", _peak(plan, regions), "1/s", "in_requests_per_second",
                   "figure", _rate_source(workload), "", "arrivals at the peak, all regions "
-                  "together", POSITIVE)
+                  "together", may.RATE)
     day_share = s.line("Mean rate over the day / peak", _mean_share(plan, workload), "share",
                        "in_mean_over_peak", "figure", _rate_source(workload), "",
-                       "requests and tokens are counted at the mean rate", SHARE)
+                       "requests and tokens are counted at the mean rate", may.SHARE)
     prompt = _length(s, plan, "prompt", "Prompt")
     output = _length(s, plan, "output", "Output")
     hit = s.line("Prefix-cache hit rate", float(workload.get("prefix_cache_hit_rate") or 0.0),
                  "share", "in_prefix_cache_hit_rate", "percent1", "request", "",
-                 "share of prompt tokens found in the cache", between(
-                     0, 0.999, "Prefix-cache hit rate", "From 0 to below 1."))
+                 "share of prompt tokens found in the cache", may.HITS)
     cv = s.line("Arrival CV", float(workload.get("arrival_cv", 1.0)), "", "in_arrival_cv", "figure",
                 "request", "", "burstiness: 1 = arrivals at random, more = burstier",
-                between(0, 100, "Arrival CV", "0 or more; 1 is Poisson."))
+                may.CV)
     s.block("Latency targets")
     targets, whole_level = _targets(s, plan, output)
     s.block("Fleet")
     used = s.line("Target utilisation", float(limits.get("target_utilization", 0.8)), "share",
                   "in_target_utilization", "percent1", "request", "",
-                  "share of the capacity that is planned on", between(
-                      0.01, 1, "Target utilisation", "Above 0, at most 1."))
+                  "share of the capacity that is planned on", may.UTILIZATION)
     spares = s.line("Spare replicas", limits.get("spare_replicas", 0), "", "in_spare_replicas",
-                    "count", "request", "", "for each pool and region, kept for failures", WHOLE)
+                    "count", "request", "", "for each pool and region, kept for failures",
+                    may.SPARES)
     region_cell = s.line("Regions", regions, "", "in_regions", "count", "request", "",
-                         "with R > 1 one may fail, so each carries 1 / (R - 1)", WHOLE)
+                         "with R > 1 one may fail, so each carries 1 / (R - 1)", may.REGIONS)
     max_gpus = s.line("Most GPUs", limits.get("max_gpus", 4096), "", "in_max_gpus", "count",
-                      "request", "", "more are no answer", WHOLE)
+                      "request", "", "more are no answer", may.GPUS)
     cells = InputCells(rate, day_share, prompt, output, hit, cv, targets, whole_level, used,
-                       spares, region_cell, max_gpus, x(730.0), x(0.0), x(0.0), x(1.0))
+                       spares, region_cell, max_gpus, x(730.0), x(0.0), x(0.0), x(1.0),
+                       x(0.0))
     _money(s, plan, priced, cells)
-    cells.allowed = s.line("Inputs are allowed", when(both(
-        rate > 0.0, hit >= 0.0, hit < 1.0, cv >= 0.0, used > 0.0, used <= 1.0, spread_fits(prompt),
-        spread_fits(output)), 1.0, 0.0), "1 = yes", "inputs_allowed", "count", "calculated", "",
-        "0: the planner would refuse them; the sheet Checks says which")
+    cells.allowed, cells.faults = s.verdict()
     for place, (gpu, profile, share) in enumerate(hardware, start=1):
         cells.hardware[gpu.slug, profile.slug] = _hardware(s, plan, place, gpu, profile, share)
     s.block("What was tried (engine results)")
     for label, text in _tried(plan):
         s.plain(label, text)
-    board.page.sheet.print_area(0, 0, board.row - 1, len(WIDTHS) - 1)
+    s.finish()
+    board.page.sheet.print_area(0, 0, board.row - 1, NOTE)
     cells.kept = s.kept
     return cells
 
@@ -277,28 +310,33 @@ def _length(s: InputSheet, plan: Plan, which: str, title: str) -> LengthInputs:
     mean = s.line(f"{title} tokens, mean", float(mean_value), "tokens", f"in_{which}_tokens_mean",
                   "figure", "request", "", "cached part included; a list of lengths is scaled"
                   if which == "prompt" else "length of an answer; a list of lengths is scaled",
-                  between(1, 1e7, "Mean length", "At least 1 token."))
+                  may.MEAN_TOKENS)
     name, note = f"in_{which}_tokens_p95", "at most 3.87 times the mean"
-    if given.kind == "constant":
-        p95 = s.line(f"{title} tokens, 95th percentile", mean, "tokens", name, "figure",
-                     "all of one length", "", "type a number above the mean for a spread")
-    else:
-        p95 = s.line(f"{title} tokens, 95th percentile", float(p95_value), "tokens", name,
-                     "figure", "request", "", note if given.kind == "lognormal" else
-                     "another value replaces the list by a log-normal",
-                     between(1, 4e7, "95th percentile", "From the mean to 3.87 times the mean."))
+    p95_value = float(p95_value)
     wide = False
     if isinstance(form, dict) and "p50" in form and given.kind == "lognormal":
         wide = math.log(form["p95"] / form["p50"]) / Z95 > Z95
-    return LengthInputs(mean, p95, given, float(p95_value), wide)
+
+    def fits(p95: X) -> X:
+        return spread_fits(LengthInputs(mean, p95, given, p95_value, wide))
+
+    if given.kind == "constant":
+        p95 = s.line(f"{title} tokens, 95th percentile", mean, "tokens", name, "figure",
+                     "all of one length", "", "type a number above the mean for a spread",
+                     may.P95_TOKENS, fits=fits)
+    else:
+        p95 = s.line(f"{title} tokens, 95th percentile", p95_value, "tokens", name,
+                     "figure", "request", "", note if given.kind == "lognormal" else
+                     "another value replaces the list by a log-normal",
+                     may.P95_TOKENS, fits=fits)
+    return LengthInputs(mean, p95, given, p95_value, wide)
 
 
 def _targets(s: InputSheet, plan: Plan, output: LengthInputs) -> tuple[Targets, X]:
     """Limits and levels; a metric without a target says n/a and is not checked."""
     common = _common_percentile(plan)
-    level = between(1, 99.99, "Percentile", "Per cent of the requests, 1 to 99.99.")
     all_ = s.line("Percentile", common, "% of requests", "in_percentile", "figure", "request", "",
-                  "share of requests that must hold the targets", level)
+                  "share of requests that must hold the targets", may.LEVEL)
     names = {"ttft": "Time to first token", "tpot": "Time per output token",
              "itl": "Gap between tokens", "e2e": "Whole request"}
     limit_s: dict[str, X] = {}
@@ -310,15 +348,15 @@ def _targets(s: InputSheet, plan: Plan, output: LengthInputs) -> tuple[Targets, 
         cell = s.line(label, None if target is None else float(target.limit_ms), "ms",
                       f"in_{metric}_ms", "figure", "request", "",
                       "a number sets a target" if target is None else
-                      "type n/a for no target", None)
+                      "type n/a for no target", may.TARGET)
         name = f"in_{metric}_percentile"
         if target is None or target.percentile == common:
             at = s.line(f"{label}, percentile", when(is_number(cell), all_, SHOWN_AT),
                         "% of requests", name, "figure", "the percentile above", "",
-                        f"{SHOWN_AT:g} without a target")
+                        f"{SHOWN_AT:g} without a target", may.LEVEL)
         else:
             at = s.line(f"{label}, percentile", target.percentile, "% of requests", name, "figure",
-                        "request", "", "", level)
+                        "request", "", "", may.LEVEL)
         never = x(NEVER_S)
         limit_s[metric] = when(is_number(cell), as_number(cell) / 1000.0, never)
         level_of[metric] = at / 100.0
@@ -361,18 +399,18 @@ def _money(s: InputSheet, plan: Plan, priced: list[tuple[int, Row]], cells: Inpu
             cells.prices[rank, str(slug)] = s.line(
                 label, None if value is None else float(value), "USD per GPU-hour", name, "price",
                 clean((row or {}).get("source") or "none"), clean((row or {}).get("as_of") or ""),
-                note)
+                note, may.PRICE_OR_NONE if value is None else may.PRICE)
         if len(slugs) > 1 and rank == 1:
             _average(s, option)
     cells.hours = s.line("Hours per month", float(
         pricing.get("utilization_hours_per_month") or 730.0), "h", "in_hours_per_month", "figure",
-        "request", "", "365 days / 12 = 730", POSITIVE)
+        "request", "", "365 days / 12 = 730", may.HOURS)
     cells.growth = s.line("Growth per month", 0.0, "share", "in_growth_per_month", "percent1",
-                          "assumed", "", "of the requests per second; sheet Forecast", between(
-                              -0.9, 5, "Growth per month", "-90 % to 500 % a month."), False)
+                          "assumed", "", "of the requests per second; sheet Forecast",
+                          may.MONTHLY, False)
     cells.price_cut = s.line("Price change per month", 0.0, "share", "in_price_change_per_month",
-                             "percent1", "assumed", "", "of the price of a GPU-hour", between(
-                                 -0.9, 5, "Price change", "-90 % to 500 % a month."), False)
+                             "percent1", "assumed", "", "of the price of a GPU-hour",
+                             may.MONTHLY, False)
 
 
 def _average(s: InputSheet, option: Row) -> None:
@@ -402,11 +440,12 @@ def _hardware(s: InputSheet, plan: Plan, place: int, gpu: Gpu, profile: EnginePr
     for name, label, unit, of in GPU_FIELDS:
         value = of(gpu)
         cells[name] = s.line(label, None if value is None else float(value), unit,
-                             f"gpu{place}_{name}", "figure", source, "", "", POSITIVE)
+                             f"gpu{place}_{name}", "figure", source, "", "",
+                             may.NUMBER_OR_NONE if value is None else may.POSITIVE)
     for peak, rate in sorted(gpu.peak_flop_per_s.items()):
         cells[f"{peak}_tflops"] = s.line(f"{peak.upper()} dense", float(rate) / 1e12, "TFLOP/s",
                                          f"gpu{place}_{peak}_tflops", "figure", source, "", "",
-                                         POSITIVE)
+                                         may.POSITIVE)
     s.block(f"Engine {place}: {profile.slug}")
     engine: dict[str, X] = {}
     for name, label, unit, of in ENGINE_FIELDS:
@@ -416,8 +455,16 @@ def _hardware(s: InputSheet, plan: Plan, place: int, gpu: Gpu, profile: EnginePr
         style = "percent1" if unit == "share" else "figure"
         engine[name] = s.line(label, value, unit, f"eng{place}_{name}", style,
                               clean(f"{profile.slug} ({profile.obtained})"), clean(profile.as_of),
-                              clean(profile.source) if name == "mfu" else "")
+                              clean(profile.source) if name == "mfu" else "",
+                              _factor(name, unit))
     return Hardware(cells, engine)
+
+
+def _factor(name: str, unit: str) -> Allowed:
+    """What a factor of an engine profile may be."""
+    if unit == "share":
+        return may.SHARE
+    return may.POSITIVE if unit == "factor" or name == "tile_tokens" else may.SIZE
 
 
 def _tried(plan: Plan) -> Iterator[tuple[str, str]]:
