@@ -51,7 +51,9 @@ def late_alone(table: Table) -> Slo | None:
             tokens = 0.0 if target.metric == "ttft" else max(
                 table.workload.output.quantile(level) - 1.0, 0.0)
             early = table.first_token_s <= target.limit_s - token_s * tokens
-            held = bool(early.all()) or float(table.prompt_weights @ early) >= target.level
+            least = (table.workload.first_level(target) if target.metric == "e2e"
+                     else target.level)
+            held = bool(early.all()) or float(table.prompt_weights @ early) >= least
         if not held:
             return target
     return None
@@ -80,7 +82,7 @@ def _best_case_s(table: Table, target: Slo, source: Serving | None) -> float:
         return token_s
     if target.metric == "e2e":
         tokens = table.workload.output.quantile(target.percentile / 100.0) - 1.0
-        return token_s * max(tokens, 0.0) + _best_case_s(
-            table, Slo("ttft", target.limit_s, target.percentile), None)
+        return token_s * max(tokens, 0.0) + _best_case_s(table, Slo(
+            "ttft", target.limit_s, table.workload.first_percentile(target.percentile)), None)
     at = table.workload.new_prompt.quantile(target.percentile / 100.0)
     return float(table.first_token_s[int(abs(table.prompt_tokens - at).argmin())])

@@ -39,6 +39,9 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     levels_of,
+    parts_of,
+    shown,
+    with_parts,
 )
 from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens
 from planner.stepping import highest_rate
@@ -360,13 +363,15 @@ class Pair:
         seen = done + self.handover_s(chain, cap)
         admission = self.decode.admission(chain, cap)
         first, place = wait + admission.cards, admission.place
-        ttft = figures(float(first.mean_s + place.mean_s) + float(seen @ weights), levels,
-                       placed_percentiles(first, place, seen, weights, levels))
-        values = chain.tpot_percentiles(cap, levels)
-        running = chain.mean_running(cap)
-        tpot = figures(chain.mean_tpot(cap), levels, values)
         workload = self.decode.workload
-        token = between_tokens(tpot, workload)
+        asked = with_parts(levels, workload)
+        ttft = figures(float(first.mean_s + place.mean_s) + float(seen @ weights), asked,
+                       placed_percentiles(first, place, seen, weights, asked))
+        tpot = figures(chain.mean_tpot(cap), asked, chain.tpot_percentiles(cap, asked))
+        running = chain.mean_running(cap)
+        token = between_tokens(shown(tpot, levels), workload)
+        e2e = e2e_figures(parts_of(ttft, levels, workload.first_percentile),
+                          parts_of(tpot, levels, workload.token_percentile), workload)
 
         def more() -> dict[str, float]:
             early = figures(0.0, levels, sum_percentiles(wait, done, weights, levels))
@@ -374,5 +379,5 @@ class Pair:
                     "transfer_mean_s": self.mean_transfer_s(),
                     **{f"prefill_done_{key}_s": early[key] for key in levels_of(early)}}
 
-        return Latencies(ttft, token, lambda: dict(token), e2e_figures(ttft, tpot, workload),
-                         running, self.prefill.load(rates[0]), more)
+        return Latencies(shown(ttft, levels), token, lambda: dict(token), e2e, running,
+                         self.prefill.load(rates[0]), more)

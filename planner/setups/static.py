@@ -31,6 +31,9 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     highest_held,
+    parts_of,
+    shown,
+    with_parts,
 )
 from planner.setups.continuous import Array
 from planner.workload import SLACK, Lengths, Slo, with_tail
@@ -152,10 +155,12 @@ class Static:
             level, limit_s = target.percentile / 100.0, target.limit_s
             if target.metric == "e2e":
                 tokens = max(self.workload.output.quantile(level) - 1.0, 0.0)
-                limit_s -= law.tpot_percentiles([level])[0] * tokens
+                part = self.workload.token_percentile(target.percentile) / 100.0
+                limit_s -= law.tpot_percentiles([part])[0] * tokens
             share = (law.tpot_within(limit_s) if target.metric in ("tpot", "itl")
                      else float(law.ttft_within(np.array([limit_s]))[0]))
-            if share < target.level:
+            if share < (self.workload.first_level(target) if target.metric == "e2e"
+                        else target.level):
                 return target.metric
         return ""
 
@@ -174,7 +179,7 @@ class Static:
         """The percentile of a metric [s] with no other request on the replica."""
         q = target.percentile / 100.0
         table = self.table
-        prompt = self.workload.new_prompt.quantile(q)
+        prompt = self.workload.new_prompt.quantile(self.workload.prompt_share(target))
         ttft = float(np.interp(prompt, table.prompt_tokens, table.first_token_s))
         tpot = float(table.decode_s[0])
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
@@ -186,8 +191,10 @@ class Static:
         if law is None:
             return None
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
-        ttft, tpot = law.figures(levels)
-        e2e = e2e_figures(ttft, tpot, self.workload)
+        parts = law.figures(with_parts(levels, self.workload))
+        e2e = e2e_figures(parts_of(parts[0], levels, self.workload.first_percentile), parts_of(
+            parts[1], levels, self.workload.token_percentile), self.workload)
+        ttft, tpot = (shown(x, levels) for x in parts)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
         token = between_tokens(tpot, self.workload)
         return Latencies(ttft, token, lambda: dict(token), e2e, law.running, load)
