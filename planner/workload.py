@@ -31,8 +31,8 @@ LUMP, MOST_OF_LUMP = 0.2, 0.99
 """Share of the requests from which a listed length counts as a lump, of which a level asks a share
 of its own; and the most that it asks, where the level asks no more."""
 TOKEN_SPREAD = 0.3
-"""Spread of ln(TPOT) allowed for, where spreads say how much of a percentile of the whole request is
-length and how much token time."""
+"""Spread of ln(TPOT) allowed for, where spreads say how much of a percentile of the whole request
+is length and how much token time."""
 _EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
 _TAIL_EDGES = np.concatenate([_EDGES[:-3], 1.0 - np.array(
