@@ -1,4 +1,4 @@
-"""Requests that are longer than the model's context: told, and refused where the stated ones are."""
+"""Requests longer than the context of the model: told; refused where the stated lengths are."""
 
 from __future__ import annotations
 
