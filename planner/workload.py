@@ -27,6 +27,8 @@ REFERENCE_TOKENS = 96.0
 LEAST_PART = 65.0
 """Percentile of first token and token time that a percentile of the whole request counts at least:
 about where a skewed time has its mean (an exponential one at 63.2). Sums of medians are too low."""
+NEAR_JUMP = 1e-4
+"""Share below a jump of a list from which a level counts as on it: shares of lists are rounded."""
 LUMP, MOST_OF_LUMP = 0.2, 0.99
 """Share of the requests from which a listed length counts as a lump, of which a level asks a share
 of its own; and the most that it asks, where the level asks no more."""
@@ -99,12 +101,15 @@ class Lengths:
         ``constant``, ``lognormal`` or ``empirical``.
     log_law : tuple of float, optional
         Mean and standard deviation of ln(tokens) of a log-normal: the law that the bins stand for.
+    parts : tuple of (float, Lengths), optional
+        Of a mixture the shares and laws that it is made of.
     """
 
     tokens: NDArray[np.float64]
     weights: NDArray[np.float64]
     kind: str = "constant"
     log_law: tuple[float, float] | None = None
+    parts: tuple[tuple[float, Lengths], ...] = ()
 
     def moment(self, order: int) -> float:
         """Raw moment E[X^order] [token^order]."""
@@ -165,8 +170,9 @@ class Lengths:
     def quantile(self, share: float) -> float:
         """Length [token] that ``share`` of the requests do not exceed, not below one token.
 
-        Of a log-normal that of the law, not of its bins. Of a list the smallest length whose
-        cumulated share is more than ``share``: where a jump ends just there, the length after it.
+        Of a log-normal that of the law, not of its bins, and so of a mixture. Of a list the
+        smallest length whose cumulated share is more than ``share``: where a jump ends just there,
+        the length after it.
         """
         if share not in self._quantiles:
             self._quantiles[share] = self._quantile(share)
@@ -176,13 +182,30 @@ class Lengths:
         if self.log_law is not None and 0.0 < share < 1.0:
             mu, sigma = self.log_law
             return max(math.exp(mu + sigma * _NORMAL.inv_cdf(share)), 1.0)
-        index = int(self._reached.searchsorted(share + SLACK))
-        return float(self.tokens[min(index, len(self.tokens) - 1)])
+        if self.parts:
+            return self._mixed_quantile(share)
+        return float(self.tokens[min(self._place(share), len(self.tokens) - 1)])
+
+    def _place(self, share: float) -> int:
+        """Place of the first point up to which clearly more than ``share`` lies."""
+        return int(self._reached.searchsorted(share + NEAR_JUMP))
+
+    def _mixed_quantile(self, share: float) -> float:
+        """:meth:`quantile` of a mixture, between those of its parts, by halving."""
+        each = [part.quantile(share) for _, part in self.parts]
+        low, high = min(each) * (1.0 - SLACK), max(each)
+        while high - low > SLACK * high:
+            middle = (low + high) / 2.0
+            if self.share_above(middle) > 1.0 - share - NEAR_JUMP:
+                low = middle
+            else:
+                high = middle
+        return high
 
     def share_of_lump(self, share: float) -> float:
         """Of the requests as long as :meth:`quantile` the share that ``share`` of all asks for,
         where they are a lump and it is more: of 60 % short answers 5 in 6 are half of all."""
-        index = int(self._reached.searchsorted(share + SLACK))
+        index = self._place(share)
         if self.log_law is not None or index >= len(self.weights):
             return share
         weight = float(self.weights[index])
@@ -194,6 +217,8 @@ class Lengths:
     def share_above(self, tokens: float) -> float:
         """Share of the requests that are longer than ``tokens``; of a log-normal that of the law.
         """
+        if self.parts:
+            return sum(s * part.share_above(tokens) for s, part in self.parts)
         if self.log_law is None:
             return float(self.weights[self.tokens > tokens].sum())
         mu, sigma = self.log_law
@@ -220,7 +245,8 @@ class Lengths:
         """The same shape with every length multiplied by ``factor`` (not below one token)."""
         law = None if self.log_law is None else (self.log_law[0] + math.log(factor),
                                                  self.log_law[1])
-        return Lengths(np.maximum(self.tokens * factor, 1.0), self.weights, self.kind, law)
+        return Lengths(np.maximum(self.tokens * factor, 1.0), self.weights, self.kind, law,
+                       tuple((share, part.scaled(factor)) for share, part in self.parts))
 
 
 def constant(tokens: float) -> Lengths:
@@ -404,7 +430,7 @@ class Workload:
     def reference_gaps(self) -> Gaps:
         """Gaps between the tokens of answers of the same shape and of the reference mean."""
         factor = REFERENCE_TOKENS / self.output.mean
-        return replace(self.output, tokens=self.output.tokens * factor, log_law=None).gaps
+        return replace(self.output, tokens=self.output.tokens * factor, log_law=None, parts=()).gaps
 
     @cached_property
     def sizing(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

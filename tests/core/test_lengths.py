@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from planner.budget.mixing import mixed_lengths
 from planner.workload import (
     LEAST_PART,
     Slo,
@@ -63,10 +64,32 @@ def test_a_list_on_its_jump_is_read_above_it() -> None:
     assert lengths.share_above(99) == 1.0
 
 
+def test_a_jump_is_met_where_shares_are_rounded() -> None:
+    thirds = empirical([10, 20, 30], [0.333334, 0.333333, 0.333333])
+    assert thirds.quantile(1 / 3) == 20
+
+
+def test_quantiles_of_a_mixture_are_those_of_its_laws() -> None:
+    parts, shares = [from_mean_p95(350, 1300), from_mean_p95(2000, 5000)], [3.0, 1.0]
+    mixed = mixed_lengths(parts, shares)
+    drawn = np.concatenate([np.exp(np.random.default_rng(i).normal(*part.log_law, n))
+                            for i, (part, n) in enumerate(zip(
+                                parts, (1_500_000, 500_000), strict=True))])
+    for level in (0.5, 0.9, 0.99):
+        assert mixed.quantile(level) == pytest.approx(np.quantile(drawn, level), rel=0.01)
+        assert mixed.scaled(2.0).quantile(level) == pytest.approx(2.0 * mixed.quantile(level))
+    assert mixed.share_above(1000) == pytest.approx((drawn > 1000).mean(), rel=0.01)
+
+
+def test_a_mixture_of_constants_is_read_above_its_jump() -> None:
+    mixed = mixed_lengths([constant(100), constant(300)], [0.5, 0.5])
+    assert [mixed.quantile(q) for q in (0.4, 0.5, 0.6)] == pytest.approx([100, 300, 300])
+
+
 def test_a_level_asks_more_of_a_lump() -> None:
     lengths = empirical([50, 200, 900], [0.6, 0.3, 0.1])
     assert lengths.share_of_lump(0.5) == pytest.approx(5 / 6)
-    assert lengths.share_of_lump(0.5999) == 0.99
+    assert lengths.share_of_lump(0.5998) == 0.99
     assert lengths.share_of_lump(0.6) == 0.6  # of those of 200, nobody is needed
     assert lengths.share_of_lump(0.95) == 0.95  # 900 is no lump
     assert constant(50).share_of_lump(0.9) == pytest.approx(0.9)

@@ -29,8 +29,8 @@ from planner.workload import (
     LEAST_PART,
     LUMP,
     MOST_OF_LUMP,
+    NEAR_JUMP,
     SEVERAL_TOKENS,
-    SLACK,
     TOKEN_SPREAD,
     Z95,
     Lengths,
@@ -124,7 +124,7 @@ class LengthRows:
 
     def _place(self, level: X) -> X:
         """Place of the first listed length whose cumulated share is more than a level."""
-        below = total(1.0 * (self.reached.all < level + SLACK))
+        below = total(1.0 * (self.reached.all < level + NEAR_JUMP))
         return least(below + 1.0, x(len(self.tokens.value)))
 
     def _of_lump(self, level: X) -> X:
