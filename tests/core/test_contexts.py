@@ -14,6 +14,7 @@ from planner.catalog.shipped import shipped_catalog
 from planner.contexts import share_beyond
 from planner.errors import ContextTooLong
 from planner.requests import PlanRequest
+from planner.sweeps.lean import cell_rows
 from planner.workload import Workload, constant, empirical, from_mean_p95
 
 CONTEXT = 40_960  # of qwen3-235b-a22b
@@ -59,6 +60,13 @@ def test_a_plan_that_fits_says_nothing() -> None:
     document = make(asked({"mean": 5000, "p95": 10000}, advice=False), shipped_catalog()).document
     assert document["advice"] == []
     assert not [r for r in document["assumptions"] if r["name"] == "requests_beyond_context"]
+
+
+def test_a_row_of_a_sweep_says_it_too() -> None:
+    [row] = cell_rows(asked({"mean": 20000, "p95": 40000}), shipped_catalog())
+    assert row["detail"].startswith("4.7 % of the requests are longer than the context")
+    [row] = cell_rows(asked({"mean": 5000, "p95": 10000}), shipped_catalog())
+    assert row["detail"] is None
 
 
 @pytest.mark.parametrize(("p95", "refused"), [(40_600, False), (40_700, True), (41_000, True)])
