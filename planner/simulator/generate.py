@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InvalidValue
 from planner.simulator.table import Array, Counts, RequestTable, request_table
-from planner.workload import Lengths, Workload, lognormal_parameters
+from planner.workload import Lengths, Workload
 
 
 def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> Array:
