@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.catalog.book import Catalog
 from planner.describe import memory_document
+from planner.drafts import accepted_tokens
 from planner.engine import IDEAL
 from planner.errors import ContextTooLong
 from planner.hardware import Gpu
@@ -18,7 +19,6 @@ from planner.memory import memory_budget, sequence_bytes_per_gpu
 from planner.precision import FORMATS, weight_format
 from planner.requests import Batch, EstimateRequest
 from planner.roofline import Deployment, Step, StepBatch, StepModel, Term
-from planner.setups.base import accepted_tokens
 from planner.units import s_to_ms
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from planner.drafts import pace_at
 from planner.memory import MemoryBudget, sequence_bytes_per_gpu
 from planner.roofline import Deployment
-from planner.setups.base import Table, held_context
+from planner.setups.base import Table, best_case_s, held_context
 from planner.sizing import Miss, Refusal, Serving
 from planner.units import bytes_to_gib, s_to_ms
 from planner.workload import Slo, Workload
@@ -44,13 +45,14 @@ def late_alone(table: Table) -> Slo | None:
     for target in table.workload.targets:
         if target.metric == "itl":
             continue
-        level = target.percentile / 100.0
+        level, drafts = target.percentile / 100.0, table.drafts
         if target.metric == "tpot":
-            held = token_s <= target.limit_s
+            held = token_s * pace_at(drafts.reference, target.level) <= target.limit_s
         else:
             tokens = 0.0 if target.metric == "ttft" else max(
                 table.workload.output.quantile(level) - 1.0, 0.0)
-            early = table.first_token_s <= target.limit_s - token_s * tokens
+            least_s = token_s * float(drafts.of_length(tokens + 1.0).paces.min())
+            early = table.first_token_s <= target.limit_s - least_s * tokens
             least = (table.workload.first_level(target) if target.metric == "e2e"
                      else target.level)
             held = bool(early.all()) or float(table.prompt_weights @ early) >= least
@@ -77,12 +79,7 @@ def _zero_load_detail(table: Table, failed: str, source: Serving | None) -> str:
 def _best_case_s(table: Table, target: Slo, source: Serving | None) -> float:
     if source is not None:
         return source.best_case_s(target)
-    token_s = float(table.decode_s[0])
-    if target.metric in ("tpot", "itl"):
-        return token_s
-    if target.metric == "e2e":
-        tokens = table.workload.output.quantile(target.percentile / 100.0) - 1.0
-        return token_s * max(tokens, 0.0) + _best_case_s(table, Slo(
-            "ttft", target.limit_s, table.workload.first_percentile(target.percentile)), None)
-    at = table.workload.new_prompt.quantile(target.percentile / 100.0)
-    return float(table.first_token_s[int(abs(table.prompt_tokens - at).argmin())])
+    level = target.percentile / 100.0
+    at = table.workload.new_prompt.quantile(table.workload.prompt_share(target))
+    ttft_s = float(table.first_token_s[int(abs(table.prompt_tokens - at).argmin())])
+    return best_case_s(table, target, ttft_s, max(table.workload.output.quantile(level) - 1.0, 0.0))

@@ -106,12 +106,12 @@ def _serving_row(pool: Pool, n: int) -> dict[str, Any]:
         cycle = float(source.cycle_s[n - 1])
         return {"requests_per_s": n / cycle, "utilization": 1.0,
                 "tpot_ms": s_to_ms(float(source.decode_s[n - 1])),
-                "itl_ms": s_to_ms(float(source.decode_s[n - 1])),
+                "itl_ms": s_to_ms(float(table.step_s[n - 1])),
                 "ttft_ms": s_to_ms(cycle / 2.0 + float(source.prefill_s[n - 1]))}
     if isinstance(source, DecodePool):
         step = float(source.token_s[n - 1])
         return {"requests_per_s": n / (output * step), "tpot_ms": s_to_ms(step),
-                "itl_ms": s_to_ms(step), "utilization": 1.0}
+                "itl_ms": s_to_ms(float(source.step_s[n - 1])), "utilization": 1.0}
     assert isinstance(source, Colocated | Chunked)
     rate, tpot_s, gap_s, load = source.mean_field(n)
     wait, latency = source.prefill(rate, 1.0, np.array([float(n)]))

@@ -28,6 +28,7 @@ from planner.loops.chain import (
 )
 from planner.loops.gamma import LIKELY
 from planner.loops.gaps import gaps_in_time
+from planner.loops.luck import mean_of_luck, shares_of_luck
 from planner.loops.percentiles import answer_percentiles, mixture_percentiles
 from planner.loops.two_pools import placed_laws
 from planner.loops.waits import one_wait, sum_law
@@ -194,6 +195,23 @@ def placed_percentiles(wait: Wait, place: Wait, latency_s: Array, weights: Array
                         np.concatenate([(1.0 - busy) * weights, busy * weights]))
 
 
+def at_paces(shares: Array, token_s: Array, weights: Array, paces: Array) -> list[float]:
+    """Where the times of a token [s], over states and over the paces of the answers, reach shares.
+
+    Parameters
+    ----------
+    token_s, weights : ndarray, shape (N,)
+        [s] of a token at the mean pace, and the weights of the states, which add up to 1.
+    paces : ndarray, shape (k,)
+        See :mod:`planner.loops.luck`.
+    """
+    times = np.outer(paces, token_s).ravel()
+    order = times.argsort()
+    reached = np.outer(shares_of_luck(len(paces)), weights).ravel()[order].cumsum()
+    place = np.minimum(reached.searchsorted(shares), len(order) - 1)
+    return [float(x) for x in times[order[place]]]
+
+
 def _percentiles(percentiles: tuple[float, ...], middle_s: float, start_s: Array, times: Array,
                  most_s: Array, weights: Array) -> list[float]:
     """Of a mixture, see :func:`planner.loops.percentiles.mixture_percentiles`."""
@@ -221,6 +239,22 @@ def _counted(size: int) -> Array:
     n = np.arange(1.0, size + 1.0)
     n.flags.writeable = False
     return n
+
+
+class Outputs(NamedTuple):
+    """What an answer is sent in: a step's tokens at once.
+
+    Attributes
+    ----------
+    accepted : float
+        Tokens of a step, mean; 1 without speculation.
+    gaps, reference : float
+        Gaps between the outputs of an answer, mean; of an answer of the reference length.
+    """
+
+    accepted: float
+    gaps: float
+    reference: float = REFERENCE_TOKENS - 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +285,7 @@ class Chain:
         What prompts add to the time of an answer; None where none are prefilled.
     gaps : Gaps
         Between the tokens of an answer.
+    outputs : Outputs
     weight : ndarray, shape (N,)
         The products, scaled so that none overflows.
     empty : float
@@ -268,6 +303,7 @@ class Chain:
     served_s: Array
     added: Added | None
     gaps: Gaps
+    outputs: Outputs
     weight: Array
     empty: float
     ratio: Array
@@ -275,7 +311,8 @@ class Chain:
 
     @classmethod
     def of(cls, rate_per_s: float, output_tokens: float, tpot_s: Array, influx: Influx = POISSON,
-           added: Added | None = None, gaps: Gaps | None = None) -> Chain:
+           added: Added | None = None, gaps: Gaps | None = None, outputs: Outputs | None = None
+           ) -> Chain:
         """Build the chain for an arrival rate and a TPOT column over n = 1..N.
 
         Parameters
@@ -285,14 +322,17 @@ class Chain:
         added : Added, optional
         gaps : Gaps, optional
             Of the answers; that of their mean where not given.
+        outputs : Outputs, optional
+            A token each where not given.
         """
         load = max(rate_per_s * output_tokens, 1e-300)
         size = len(tpot_s)
         (ratio, full, weight), empty = chain_columns(
             load, tpot_s, column(influx.peak, size), influx.full_peak, column(influx.load, size))
         served_s = full * (influx.ranks * output_tokens / load)
-        return cls(_counted(size), tpot_s, load, influx, served_s, added,
-                   gaps or Gaps.of_length(output_tokens), weight, empty, ratio)
+        gaps = gaps or Gaps.of_length(output_tokens)
+        return cls(_counted(size), tpot_s, load, influx, served_s, added, gaps,
+                   outputs or Outputs(1.0, float(gaps.mean)), weight, empty, ratio)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""
@@ -347,7 +387,8 @@ class Chain:
     def _good_of(self, tpot_limit_s: float) -> Array:
         limit_s = tpot_limit_s * (1 + 1e-12)
         if self.added is None:
-            return np.asarray(self.tpot_s <= limit_s, dtype=float)
+            within = self.tpot_s <= limit_s / self.gaps.paces[:, None]
+            return np.asarray(shares_of_luck(len(within)) @ within)
         # Past the last likely state the caps hold hardly any more; one may lie anywhere before it.
         return self.added.good(limit_s, self.written(), LIKELY, self.gaps)
 
@@ -377,9 +418,11 @@ class Chain:
 
     def mean_tpot(self, cap: int, gaps: Gaps | None = None) -> float:
         """Mean TPOT [s] of the requests, or of answers with given gaps."""
+        gaps = gaps or self.gaps
+        pace = mean_of_luck(gaps.paces)
         if self.added is None:
-            return float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
-        time_s = self.added.step_s + self.added.mean(gaps or self.gaps)
+            return pace * float(np.dot(self._tokens(cap), self.tpot_s[:cap]))
+        time_s = pace * self.added.step_s + self.added.mean(gaps)
         return float(share_at_cap(self.written()[:cap], float(self.ratio[cap - 1]), time_s[:cap]))
 
     def tpot_percentiles(self, cap: int, percentiles: tuple[float, ...],
@@ -387,29 +430,43 @@ class Chain:
         """Percentiles [s] of the TPOT of requests, or of answers with given gaps: over states, and
         within them."""
         if self.added is None:
-            return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
+            return self._plain_percentiles(cap, percentiles, gaps or self.gaps)
         a = self.added
         found = answer_percentiles(_shares(percentiles), self._tokens(cap), a.step_s, a.columns,
                                    a.before_s, a.most_s, a.bursts_per_s, a.behind,
                                    (gaps or self.gaps).rows, CLOSE, SECANTS)
         return [float(x) for x in found]
 
+    def _plain_percentiles(self, cap: int, percentiles: tuple[float, ...], gaps: Gaps
+                           ) -> list[float]:
+        """Of TPOT where no prompts are prefilled beside: over states, and the luck of drafts."""
+        if gaps.paces.shape[-1] == 1:
+            return [self.token_percentile(self.tpot_s, cap, p / 100.0) for p in percentiles]
+        laws = np.broadcast_to(gaps.paces, (len(percentiles), gaps.paces.shape[-1]))
+        return [at_paces(np.array([p / 100.0 - SLACK]), self.tpot_s[:cap], self._tokens(cap), paces
+                         )[0] for p, paces in zip(percentiles, laws, strict=True)]
+
     def gaps_within(self, limit_s: float) -> Array:
-        """For every cap: share of the gaps between tokens that are within a limit.
+        """For every cap: share of the gaps between outputs that are within a limit.
 
         Of answers longer than the reference at least as many gaps count as first ones as of the
         reference, so that longer answers never take fewer GPUs.
         """
-        added, gaps = self._added(), float(self.gaps.mean)
-        states, times = added.gaps(self.written(), gaps, 1.0 / min(gaps, REFERENCE_TOKENS - 1.0))
+        added, gaps = self._steps(), self.outputs.gaps
+        states, times = added.gaps(self.written(), gaps, 1.0 / min(gaps, self.outputs.reference))
         good = np.zeros(len(self.n))
         good[states] = gaps_in_time(limit_s * (1 + 1e-12), added.step_s[states], times,
                                     added.most_s[states])
         return np.asarray(shares_by_cap(self.written(), self.tail(), good))
 
     def gap_figures(self, cap: int, percentiles: tuple[float, ...]) -> tuple[float, list[float]]:
-        """Mean and percentiles [s] of the gaps between tokens: over states, and within them."""
-        added, gaps, tokens = self._added(), float(self.gaps.mean), self._tokens(cap)
+        """Mean and percentiles [s] of the gaps between outputs: over states, and within them."""
+        tokens, gaps, accepted = self._tokens(cap), self.outputs.gaps, self.outputs.accepted
+        if self.added is None:
+            return (accepted * float(np.dot(tokens, self.tpot_s[:cap])),
+                    [accepted * self.token_percentile(self.tpot_s, cap, p / 100.0)
+                     for p in percentiles])
+        added = self._steps()
         states, times = added.gaps(tokens, gaps, 1.0 / gaps, float(tokens.max()))
         step_s, weights = added.step_s[states], tokens[states] / tokens[states].sum()
         none, least_s, *gamma = times
@@ -425,12 +482,16 @@ class Chain:
             raise ValueError("no prompts are prefilled beside these answers")
         return self.added
 
+    def _steps(self) -> Added:
+        """What prompts add to whole steps."""
+        return self._added().by_output(self.outputs.accepted)
+
     def times_of(self, gaps: Gaps) -> TokenTimes:
         """TPOT of answers with given gaps, in every state."""
         added = self._added()
         times = self._once(("times", gaps.rows.tobytes()),
                            lambda: TokenTimes.of(added, gaps).times)
-        return TokenTimes(added.step_s, times, added.most_s)
+        return TokenTimes(added.step_s, times, added.most_s, gaps.paces)
 
     def mean_running(self, cap: int) -> float:
         """E[n] over time, running sequences only."""

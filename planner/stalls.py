@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from planner.arrivals import burst_ahead
 from planner.loops.answers import added_columns, good_states, token_times
 from planner.loops.gaps import gap_times
+from planner.loops.luck import mean_of_luck
 from planner.workload import Gaps
 
 Array = NDArray[np.float64]
@@ -76,7 +77,7 @@ class Stalls:
         """What they add to answers whose tokens take ``step_s`` [s], shape (N,), else."""
         size = len(step_s)
         before_s, most_s = column(self.before_s, size), column(self.most_s, size)
-        least_s = np.minimum(column(self.least_s, size) / self.stages, most_s)
+        least_s = column(self.least_s, size) / self.stages
         columns = added_columns(
             step_s, self.rate_per_s, column(self.load, size), column(self.mean_s, size),
             column(self.square_s2, size), column(self.wait_s, size), before_s,
@@ -132,8 +133,16 @@ class Added:
 
     def mean(self, gaps: Gaps) -> Array:
         """Mean [s] over answers."""
-        once_s, gap_s = self.columns[0], self.columns[1]
-        return np.asarray(np.minimum(once_s * gaps.inverse + gap_s, self.most_s))
+        once_s, gap_s, pace = self.columns[0], self.columns[1], mean_of_luck(gaps.paces)
+        return np.asarray(np.minimum(once_s * gaps.inverse + pace * gap_s, pace * self.most_s))
+
+    def by_output(self, accepted: float) -> Added:
+        """What they add to steps that write ``accepted`` tokens, in place of tokens."""
+        if accepted == 1.0:
+            return self
+        columns = self.columns * np.array([1.0, accepted, 1.0, accepted])[:, None]
+        return replace(self, step_s=self.step_s * accepted, columns=columns,
+                       most_s=self.most_s * accepted)
 
     def good(self, limit_s: float, tokens: Array, likely: float, gaps: Gaps) -> Array:
         """P(TPOT <= limit) in each state, 0 past the last likely one: :func:`good_states`."""
@@ -143,8 +152,9 @@ class Added:
 
     def gaps(self, tokens: Array, gaps: float, first: float, heaviest: float = 0.0
              ) -> tuple[slice, Array]:
-        """Single gaps between tokens, over the likely states: which those are, and what prompts
-        add to a step there (see :func:`planner.loops.gaps.gap_time`), shape (4, states).
+        """Single gaps between outputs, over the likely states: which those are, and what prompts
+        add to a step there (see :func:`planner.loops.gaps.gap_time`), shape (4, states). Outputs
+        of several tokens ask this of :meth:`by_output`.
 
         The first gap of an answer holds the prompts of the time before it (see :class:`Stalls`);
         any gap those that come in its own step and, where prompts run first, in their stops.
@@ -176,15 +186,19 @@ class TokenTimes:
     ----------
     step_s : ndarray, shape (N,)
         [s] without prompts.
-    times : ndarray, shape (3, laws, N)
-        Share of the requests that meet none, and shape and scale [s] of the gamma of the others.
+    times : ndarray, shape (3, laws k, N)
+        Share of the requests that meet none, and shape and scale [s] of the gamma of the others;
+        at each of the k paces of a law.
     most_s : ndarray, shape (N,)
         [s] most that prompts add.
+    paces : ndarray, shape (k,) or (laws, k)
+        Times ``step_s`` and ``most_s``, see :class:`planner.workload.Gaps`.
     """
 
     step_s: Array
     times: Array
     most_s: Array
+    paces: Array
 
     @classmethod
     def of(cls, added: Added, gaps: Gaps) -> TokenTimes:
@@ -195,4 +209,4 @@ class TokenTimes:
         """
         return cls(added.step_s, token_times(
             added.columns, added.step_s, added.before_s, added.most_s, added.bursts_per_s,
-            added.behind, gaps.rows), added.most_s)
+            added.behind, gaps.rows), added.most_s, gaps.paces)

@@ -322,6 +322,8 @@ class ChunkAsk(NamedTuple):
         not run.
     answer_tokens, limit_s, level : float
         As for :func:`highest_rate`.
+    pace : float
+        Mean TPOT of the answers over the time of a token.
     """
 
     ranks: float
@@ -337,6 +339,7 @@ class ChunkAsk(NamedTuple):
     weights: Array
     fixed_s: Array
     answer_tokens: float
+    pace: float
     limit_s: float
     level: float
 
@@ -424,5 +427,5 @@ def chunk_columns(p: PackedSteps, caps: NDArray[np.int64], step_s: Array, decode
             steps = max(math.ceil(ask.tokens[k] / space[0]) + ask.residual - 1.0, 0.0)
             ttft_s += ask.weights[k] * (steps * step_s[0] + least * ask.tokens[k] + further_s[k]
                                         + ask.fixed_s[k])
-        bounds[b, 1] = ttft_s + decode_s[0]
+        bounds[b, 1] = ttft_s + ask.pace * decode_s[0]
     return rows, sizes, bounds, further_s

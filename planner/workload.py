@@ -35,9 +35,9 @@ of its own; and the most that it asks, where the level asks no more."""
 TOKEN_SPREAD = 0.3
 """Spread of ln(TPOT) allowed for, where spreads say how much of a percentile of the whole request
 is length and how much token time."""
-_EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
+EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
-_TAIL_EDGES = np.concatenate([_EDGES[:-3], 1.0 - np.array(
+_TAIL_EDGES = np.concatenate([EDGES[:-3], 1.0 - np.array(
     [7e-3, 5e-3, 3.5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4, 5e-5, 1e-5, 1e-6, 0.0])])
 
 
@@ -50,18 +50,20 @@ class Gaps:
     mean, inverse, inverse_square : float
         Means of the number of gaps, of 1 over it, and of the square of that.
         Of several laws at once arrays of shape (laws, 1).
+    paces : ndarray, shape (k,) or (laws, k)
+        Steps of an answer over those of as many tokens at the mean of the workload, for each part
+        of the answers (:mod:`planner.loops.luck`); 1 where a step writes one token.
     """
 
     mean: float | NDArray[np.float64]
     inverse: float | NDArray[np.float64]
     inverse_square: float | NDArray[np.float64]
+    paces: NDArray[np.float64] = field(default_factory=lambda: np.ones(1))
 
     @classmethod
     def of(cls, answers: Lengths) -> Gaps:
         """Of answers; where all are of one token, as of two."""
-        several = answers.tokens >= SEVERAL_TOKENS
-        shares = answers.weights * several if several.any() else answers.weights
-        gaps, shares = np.maximum(answers.tokens - 1.0, 1.0), shares / shares.sum()
+        gaps, shares = answers.shared_gaps
         return cls(float(shares @ gaps), float(shares @ (1.0 / gaps)),
                    float(shares @ (1.0 / gaps**2)))
 
@@ -79,9 +81,11 @@ class Gaps:
 
     @cached_property
     def rows(self) -> NDArray[np.float64]:
-        """The three means of every law, shape (3, laws)."""
-        return np.array([np.ravel(x) for x in (self.mean, self.inverse, self.inverse_square)],
-                        dtype=float)
+        """The three means of every law, then its paces, shape (3 + k, laws)."""
+        means = np.array([np.ravel(x) for x in (self.mean, self.inverse, self.inverse_square)],
+                         dtype=float)
+        paces = np.broadcast_to(self.paces, (means.shape[1], np.shape(self.paces)[-1]))
+        return np.concatenate([means, paces.T])
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,14 @@ class Lengths:
     def _reached(self) -> NDArray[np.float64]:
         """Cumulated weights."""
         return np.cumsum(self.weights)
+
+    @cached_property
+    def shared_gaps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gaps of the answers with a second token, at least one each, and their shares, shape (k,);
+        where all are of one token, as of two."""
+        several = self.tokens >= SEVERAL_TOKENS
+        shares = self.weights * several if several.any() else self.weights
+        return np.maximum(self.tokens - 1.0, 1.0), shares / shares.sum()
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -286,7 +298,7 @@ def lognormal(mu: float, sigma: float) -> Lengths:
     """
     if sigma < 1e-9:
         return constant(math.exp(mu))
-    return _binned(mu, sigma, _EDGES)
+    return _binned(mu, sigma, EDGES)
 
 
 def _binned(mu: float, sigma: float, edges: NDArray[np.float64]) -> Lengths:
@@ -427,25 +439,10 @@ class Workload:
         return self.prompt.scaled(1.0 - self.prefix_hit) if self.prefix_hit else self.prompt
 
     @cached_property
-    def reference_gaps(self) -> Gaps:
-        """Gaps between the tokens of answers of the same shape and of the reference mean."""
+    def reference(self) -> Lengths:
+        """Answers of the same shape and of the reference mean."""
         factor = REFERENCE_TOKENS / self.output.mean
-        return replace(self.output, tokens=self.output.tokens * factor, log_law=None, parts=()).gaps
-
-    @cached_property
-    def sizing(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean tokens and gaps of the answers that must hold a target on TPOT, shape (laws,) and
-        (3, laws), as for :func:`planner.loops.batches.caps_held`.
-
-        Prompts stall a short answer more than a long one, so a target on TPOT would get easier
-        because answers grow. A pool is therefore sized for the reference answers too (of the same
-        shape, with a mean of :data:`REFERENCE_TOKENS`), and for shorter ones as if they were those.
-        """
-        output, reference = self.output, self.reference_gaps.rows
-        if output.mean <= REFERENCE_TOKENS:
-            return np.array([output.mean]), reference
-        return (np.array([output.mean, REFERENCE_TOKENS]),
-                np.concatenate((output.gaps.rows, reference), axis=1))
+        return replace(self.output, tokens=self.output.tokens * factor, log_law=None, parts=())
 
     @cached_property
     def running_context(self) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.compiled import Array, compiled
 from planner.loops.gamma import gamma_law
+from planner.loops.luck import FIRST_PACE, share_of_luck
 from planner.loops.stored import entry
 
 
@@ -107,18 +108,22 @@ def token_law(limit_s: float, step_s: float, none: float, shape: float, log_gamm
 @entry
 def token_times(columns: Array, step_s: Array, before_s: Array, most_s: Array,
                 bursts_per_s: float, behind: float, gaps: Array) -> Array:
-    """:func:`token_time` over laws and states, shape (3, laws, N).
+    """:func:`token_time` over laws, the paces of each, and states, shape (3, laws k, N).
 
-    ``columns`` are those of :func:`added_columns`, ``gaps`` of shape (3, laws) the means of the
-    gaps of each law, of 1 over them and of the square of that.
+    ``columns`` are those of :func:`added_columns`, ``gaps`` of shape (3 + k, laws) the means of the
+    gaps of each law, of 1 over them and of the square of that, then its paces
+    (:mod:`planner.loops.luck`).
     """
-    rows = np.empty((3, gaps.shape[1], len(step_s)))
+    paces = gaps.shape[0] - FIRST_PACE
+    rows = np.empty((3, gaps.shape[1] * paces, len(step_s)))
     for law in range(gaps.shape[1]):
-        for i in range(len(step_s)):
-            rows[0, law, i], rows[1, law, i], rows[2, law, i] = token_time(
-                columns[0, i], columns[1, i], columns[2, i], columns[3, i], step_s[i],
-                before_s[i], most_s[i], bursts_per_s, behind, gaps[0, law], gaps[1, law],
-                gaps[2, law])
+        for j in range(paces):
+            at, pace = law * paces + j, gaps[FIRST_PACE + j, law]
+            for i in range(len(step_s)):
+                rows[0, at, i], rows[1, at, i], rows[2, at, i] = token_time(
+                    columns[0, i], pace * columns[1, i], columns[2, i], pace * columns[3, i],
+                    pace * step_s[i], before_s[i], pace * most_s[i], bursts_per_s, behind,
+                    gaps[0, law], gaps[1, law], gaps[2, law])
     return rows
 
 
@@ -138,9 +143,14 @@ def good_states(limit_s: float, tokens: Array, least_cap: int, likely: float, co
         if tokens[i] >= likely * heaviest:
             first, last = i if first < 0 else first, i
     good = np.zeros(len(tokens))
+    paces = gaps.shape[0] - FIRST_PACE
     for i in range(max(first, 0), last + 1):
-        none, shape, scale_s = token_time(
-            columns[0, i], columns[1, i], columns[2, i], columns[3, i], step_s[i], before_s[i],
-            most_s[i], bursts_per_s, behind, gaps[0, 0], gaps[1, 0], gaps[2, 0])
-        good[i] = token_within(limit_s, step_s[i], none, shape, scale_s, most_s[i])
+        for j in range(paces):
+            pace = gaps[FIRST_PACE + j, 0]
+            own_s, most = pace * step_s[i], pace * most_s[i]
+            none, shape, scale_s = token_time(
+                columns[0, i], pace * columns[1, i], columns[2, i], pace * columns[3, i], own_s,
+                before_s[i], most, bursts_per_s, behind, gaps[0, 0], gaps[1, 0], gaps[2, 0])
+            good[i] += share_of_luck(paces, j) * token_within(
+                limit_s, own_s, none, shape, scale_s, most)
     return good

@@ -19,6 +19,7 @@ from planner.loops.chain import (
     shares_at,
 )
 from planner.loops.gamma import LIKELY
+from planner.loops.luck import mean_pace, share_of_luck
 from planner.loops.percentiles import log_gammas
 from planner.loops.prompts import Prompts, prefill_of
 from planner.loops.stored import entry
@@ -53,7 +54,7 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
 
     Parameters
     ----------
-    answers, gaps : ndarray, shape (laws,), (3, laws)
+    answers, gaps : ndarray, shape (laws,), (3 + k, laws)
         Mean tokens of the answers, of which the first are those that run, and their gaps; TPOT
         must hold for each.
     tpot_s, ttft_s : float
@@ -116,9 +117,9 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
 
 @entry
 def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float, step_s: Array,
-                 times: Array, most_s: Array, written: Array, tail: float, busy: float,
-                 mean_s: float, second_s2: float, places: float, given_s: float, latency: Array,
-                 weights: Array, close: float) -> bool:
+                 times: Array, most_s: Array, paces: Array, written: Array, tail: float,
+                 busy: float, mean_s: float, second_s2: float, places: float, given_s: float,
+                 latency: Array, weights: Array, close: float) -> bool:
     """Whether whole requests keep a limit at a level under one batch limit.
 
     TTFT + TPOT g <= E holds when some TPOT t is not exceeded at the level of the tokens while
@@ -128,8 +129,10 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
     ----------
     tokens, token_level : float
         Gaps g between the tokens of the answer, and the share that must keep t.
-    step_s, times, most_s : ndarray, shape (N,), (3, 1, N), (N,)
+    step_s, times, most_s : ndarray, shape (N,), (3, k, N), (N,)
         [s] of a token, :func:`token_times` of one law, and the most that prompts add [s].
+    paces : ndarray, shape (k,)
+        Of the law.
     written, tail : ndarray of shape (cap,), float
         Tokens that each state writes, and the weight of those that wait in the last.
     busy, mean_s, second_s2 : float
@@ -143,7 +146,7 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
     if tokens <= 0.0:
         return starts_in_time(limit_s, level, busy, mean_s, second_s2, places, wait_s, square,
                               latency, weights)
-    low, high, least = step_s[0], limit_s / tokens, LIKELY * written.max()
+    low, high, least = paces[0] * step_s[0], limit_s / tokens, LIKELY * written.max()
     logs = log_gammas(times[1])
     while high - low > close * high:
         middle = (low + high) / 2.0
@@ -152,8 +155,10 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
             if written[i] >= least:
                 weight = written[i] * (1.0 + tail) if i == len(written) - 1 else written[i]
                 total += weight
-                held += weight * token_law(middle, step_s[i], times[0, 0, i], times[1, 0, i],
-                                           logs[0, i], times[2, 0, i], most_s[i])[0]
+                for j in range(len(paces)):
+                    held += weight * share_of_luck(len(paces), j) * token_law(
+                        middle, paces[j] * step_s[i], times[0, j, i], times[1, j, i], logs[j, i],
+                        times[2, j, i], paces[j] * most_s[i])[0]
         enough = held >= token_level * total
         few = starts_in_time(limit_s - middle * tokens, level, busy, mean_s, second_s2, places,
                              wait_s, square, latency, weights)
@@ -228,15 +233,15 @@ def held_rate(low: float, high: float, most: float, close: float, caps: NDArray[
 @entry
 def mean_times(cap: int, rate_per_s: float, arrival_cv2: float, stops: float, behind: float,
                overlap: float, prompt_tokens: float, weights: Array, states: Array, p: Prompts,
-               answer_tokens: float, inverse: float) -> tuple[float, float]:
+               answer_tokens: float, gaps: Array) -> tuple[float, float]:
     """Mean TTFT, without a wait for a place, and mean TPOT [s] under a batch limit: what
     :meth:`planner.setups.continuous.Continuous.means` asks of the loops above; infinite where
     prompts fill the replica.
 
     Parameters
     ----------
-    answer_tokens, inverse : float
-        Mean tokens of the answers, and mean of 1 over their gaps.
+    answer_tokens, gaps : float, ndarray of shape (3 + k, 1)
+        Mean tokens of the answers, and their gaps.
     """
     columns, peak, full_peak = open_states(rate_per_s, arrival_cv2, stops, overlap, prompt_tokens,
                                            states, p)
@@ -246,10 +251,11 @@ def mean_times(cap: int, rate_per_s: float, arrival_cv2: float, stops: float, be
     rows, empty = chain_columns(rate_per_s * answer_tokens, columns[0], peak, full_peak, columns[1])
     added = added_columns(states[0, :size], rate_per_s * stops, columns[1], states[6, :size],
                           states[7, :size], columns[2], columns[3], max(arrival_cv2, 1.0), behind)
-    written, time_s = np.empty(size), np.empty(size)
+    written, time_s, pace = np.empty(size), np.empty(size), mean_pace(gaps, 0)
     for i in range(size):
         written[i] = rows[2, i] * (i + 1.0) / columns[0, i]
-        time_s[i] = states[0, i] + min(added[0, i] * inverse + added[1, i], states[8, i])
+        time_s[i] = pace * states[0, i] + min(added[0, i] * gaps[1, 0] + pace * added[1, i],
+                                              pace * states[8, i])
     ratio, latency = rows[0, size - 1], np.empty(len(p.tokens))
     running, _ = running_at_cap(rows[2, :size], empty, ratio)
     _, ttft_s, _ = prefill_of(rate_per_s, arrival_cv2, running, states[1, 0],

@@ -25,7 +25,7 @@ def normal_within(x: float) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2.0))
 
 
-@entry
+@compiled
 def fill_at_most(counts: Array, mean: float, variance: float, found: Array) -> None:
     """P(number <= count) of a negative binomial number, for counts that ascend, into ``found``.
 
@@ -53,7 +53,7 @@ def fill_at_most(counts: Array, mean: float, variance: float, found: Array) -> N
         found[i] = min(within, 1.0) if most >= 0.0 else 0.0
 
 
-@entry
+@compiled
 def stationary(moves: Array) -> Array:
     """Shares of the time in each state of a chain, which sum to 1; ``moves`` is written over.
 

@@ -9,6 +9,7 @@ import numpy as np
 from planner.compiled import Array, compiled
 from planner.loops.answers import token_law, token_times
 from planner.loops.gamma import LIKELY, TINY
+from planner.loops.luck import FIRST_PACE, share_of_luck
 from planner.loops.stored import entry
 
 
@@ -121,6 +122,32 @@ def percentile(goal: float, below: float, first: float, start_s: Array, times: A
     return above, below, after, fall
 
 
+@compiled
+def paced_percentiles(shares: Array, step_s: Array, times: Array, most_s: Array, weights: Array,
+                      gaps: Array, close: float, most_steps: int) -> Array:
+    """:func:`answer_percentiles` of answers with luck, from its likely states: over their paces
+    too, a law after the other."""
+    paces, size, laws = gaps.shape[0] - FIRST_PACE, len(step_s), gaps.shape[1]
+    found, each = np.empty(len(shares)), len(shares) // laws
+    start, most, weight = np.empty(paces * size), np.empty(paces * size), np.empty(paces * size)
+    own = np.empty((3, 1, paces * size))
+    for law in range(laws):
+        middle_s = 0.0
+        for j in range(paces):
+            pace, part = gaps[FIRST_PACE + j, law], share_of_luck(paces, j)
+            for i in range(size):
+                at = j * size + i
+                start[at], most[at] = pace * step_s[i], pace * most_s[i]
+                weight[at] = part * weights[i]
+                own[:, 0, at] = times[:, law * paces + j, i]
+                middle_s += weight[at] * (start[at] + (1.0 - own[0, 0, at]) * own[1, 0, at]
+                                          * own[2, 0, at])
+        found[law * each:(law + 1) * each] = mixture_percentiles(
+            shares[law * each:(law + 1) * each], middle_s, start, own, most, weight, close,
+            most_steps)
+    return found
+
+
 @entry
 def answer_percentiles(shares: Array, tokens: Array, step_s: Array, columns: Array,
                        before_s: Array, most_s: Array, bursts_per_s: float, behind: float,
@@ -132,15 +159,18 @@ def answer_percentiles(shares: Array, tokens: Array, step_s: Array, columns: Arr
     ----------
     tokens : ndarray, shape (cap,)
         Share of the tokens that each state generates.
-    gaps : ndarray, shape (3, laws)
+    gaps : ndarray, shape (3 + k, laws)
         As for :func:`token_times`; of one law, or of one for each share.
     """
+    paces = gaps.shape[0] - FIRST_PACE
     likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
     first, end = likely[0], likely[-1] + 1
     start_s, most, weights = step_s[first:end], most_s[first:end], tokens[first:end]
     weights = weights / weights.sum()
     times = token_times(np.ascontiguousarray(columns[:, first:end]), start_s, before_s[first:end],
                         most, bursts_per_s, behind, gaps)
+    if paces > 1:
+        return paced_percentiles(shares, start_s, times, most, weights, gaps, close, most_steps)
     middle_s = 0.0
     for law in range(gaps.shape[1]):
         mean_s = 0.0

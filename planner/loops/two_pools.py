@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from planner.compiled import Array, compiled
 from planner.loops.chain import admissions_at, chain_columns, shares_at
 from planner.loops.gamma import NOTICEABLE
+from planner.loops.luck import share_of_luck
 from planner.loops.stored import entry
 from planner.loops.waits import shared_wait, wait_law, waits_within
 
@@ -66,8 +67,8 @@ def prompts_placed(rate_per_s: float, first: float, second: float, third: float,
 
 @entry
 def decode_limit(caps: NDArray[np.int64], load: float, token_s: Array, peak: float,
-                 full_peak: float, most_waiting: float, limits_s: Array, levels: Array
-                 ) -> tuple[int, int]:
+                 full_peak: float, most_waiting: float, limits_s: Array, levels: Array,
+                 paces: Array) -> tuple[int, int]:
     """Place of the largest batch limit of a decode pool that is stable, makes at most a share of
     the requests wait and keeps the targets on a token's time; -1 and what fails where none does.
 
@@ -81,6 +82,9 @@ def decode_limit(caps: NDArray[np.int64], load: float, token_s: Array, peak: flo
         See :func:`chain_columns`.
     limits_s, levels : ndarray, shape (targets,)
         Targets [s], infinite where there are none, and the shares that must keep them.
+    paces : ndarray, shape (targets, k)
+        Times a token's time that a target counts, for each part of the answers
+        (:mod:`planner.loops.luck`).
 
     Returns
     -------
@@ -98,7 +102,10 @@ def decode_limit(caps: NDArray[np.int64], load: float, token_s: Array, peak: flo
         if limits_s[target] == np.inf:
             continue
         for i in range(size):
-            value[i] = 1.0 if token_s[i] <= limits_s[target] * (1.0 + 1e-12) else 0.0
+            value[i] = 0.0
+            for j in range(paces.shape[1]):
+                if paces[target, j] * token_s[i] <= limits_s[target] * (1.0 + 1e-12):
+                    value[i] += share_of_luck(paces.shape[1], j)
         held = shares_at(caps, written, rows[0], value) >= levels[target]
         if held.sum() < good.sum() and not (good & held).any():
             failed = 1 + target

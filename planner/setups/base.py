@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.drafts import Drafts, pace_at
 from planner.kv_cache import sequence_cache_bytes
 from planner.llm import Llm
 from planner.memory import MemoryBudget, max_running_sequences, memory_budget
@@ -24,7 +25,7 @@ from planner.queueing import Moments, Wait, mg1_wait_of
 from planner.requests import Limits, Speculative
 from planner.roofline import Deployment, StepModel
 from planner.steps import StepTimes
-from planner.workload import Workload
+from planner.workload import Slo, Workload
 
 Array = NDArray[np.float64]
 
@@ -50,7 +51,7 @@ class Verdict(NamedTuple):
 class Latencies:
     """What users see [s]: each a mapping of ``mean p50 p90 p95 p99``.
 
-    TPOT and the gap between tokens are over answers with a second token; NaN where none has one.
+    TPOT and the gap between outputs are over answers with a second token; NaN where none has one.
     Gaps, and what else is known of a setup, are worked out when they are asked for: a sweep shows
     neither.
     """
@@ -65,7 +66,7 @@ class Latencies:
 
     @cached_property
     def itl_s(self) -> dict[str, float]:
-        """The gap between tokens."""
+        """The gap between outputs, which are single tokens but for speculation."""
         return self.gaps()
 
     @cached_property
@@ -105,6 +106,8 @@ class Table:
         Share of a prefill that keeps the replica from the next one (pipeline, data parallel).
     caps : ndarray of int
         Batch limits to try: a fixed nested sequence, so that more memory never removes one.
+    drafts : Drafts
+        Tokens of a step, and how they differ among answers.
     """
 
     deployment: Deployment
@@ -121,6 +124,7 @@ class Table:
     prompt_cache_bytes: Array
     occupancy: float
     caps: NDArray[np.int64]
+    drafts: Drafts
     tokens_per_decode: float = 1.0
     memory_cap: int = 0
 
@@ -183,7 +187,8 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     n = np.arange(1.0, max(cap, 1) + 1.0)
     per_decode = speculative.draft_tokens + 1.0 if speculative else 1.0
     times = StepTimes.of(model, per_decode)
-    step, decode, prefill = _columns(model, times, n, workload, speculative, draft)
+    drafts = Drafts(speculative, workload)
+    step, decode, prefill = _columns(model, times, n, workload, drafts, draft)
     alone = step[min(deployment.layout.data, len(step)) - 1]
     lag = profile.lag_s(float(alone), workload.prompt.tokens)
     first = prefill * profile.ttft_scale + lag
@@ -193,7 +198,7 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     cache = sequence_cache_bytes(deployment.llm, workload.prompt.tokens, deployment.kv)
     return Table(deployment, workload, model, times, memory, n, decode, step, prefill, lag, first,
                  cache, share,
-                 np.array(cap_sequence(cap), dtype=np.int64), per_decode, most)
+                 np.array(cap_sequence(cap), dtype=np.int64), drafts, per_decode, most)
 
 
 def memory_fit(deployment: Deployment, workload: Workload, limits: Limits,
@@ -216,14 +221,14 @@ def held_context(deployment: Deployment, workload: Workload) -> tuple[float, flo
 
 
 def _columns(model: StepModel, times: StepTimes, n: Array, workload: Workload,
-             speculative: Speculative | None, draft: Llm | None) -> tuple[Array, Array, Array]:
+             drafts: Drafts, draft: Llm | None) -> tuple[Array, Array, Array]:
     """Step time and time per output token over ``n``, and the prefill of a prompt alone per point
     of the lengths [s].
 
-    With speculation a step verifies ``g + 1`` tokens and yields
-    ``(1 - a^(g+1)) / (1 - a)`` of them (Leviathan et al., ICML 2023, eq. 1); the draft runs g
-    steps of its own.
+    With speculation a step verifies ``g + 1`` tokens and yields some of them
+    (:mod:`planner.drafts`); the draft runs g steps of its own.
     """
+    speculative = drafts.speculative
     context, tokens = workload.running_context, workload.new_prompt.tokens
     step, prefill = times.columns(len(n), context, tokens, workload.prompt.tokens - tokens)
     if speculative is None:
@@ -233,13 +238,7 @@ def _columns(model: StepModel, times: StepTimes, n: Array, workload: Workload,
         own = Deployment(draft, d.gpu, draft.native_precision, d.kv, d.layout, d.profile,
                          d.power_cap_w, d.fidelity)
         step = step + speculative.draft_tokens * StepTimes.of(StepModel.of(own)).seconds(n, context)
-    return step, step / accepted_tokens(speculative), prefill
-
-
-def accepted_tokens(speculative: Speculative) -> float:
-    """Tokens that one verification step yields: (1 - a^(g+1)) / (1 - a)."""
-    a, g = speculative.acceptance, speculative.draft_tokens
-    return g + 1.0 if a >= 1.0 else (1.0 - a ** (g + 1)) / (1.0 - a)
+    return step, step / drafts.accepted, prefill
 
 
 CAPACITY_CLOSE = 0.005
@@ -314,6 +313,20 @@ def depth_slope_s(table: Table) -> float:
     seconds = table.times.seconds(new_tokens=np.full(2, longest), prompts=1.0,
                                   cached=np.array([0.0, deeper]), logits=0.0)
     return float((seconds[1] - seconds[0]) / (longest * deeper))
+
+
+def best_case_s(table: Table, target: Slo, ttft_s: float, tokens: float) -> float:
+    """A target's metric [s] with no other request on the replica: where the first token takes
+    ``ttft_s`` [s] and the answer has ``tokens`` more."""
+    drafts, token_s = table.drafts, float(table.decode_s[0])
+    if target.metric == "ttft":
+        return ttft_s
+    if target.metric == "itl":
+        return float(table.step_s[0])
+    if target.metric == "tpot":
+        return token_s * pace_at(drafts.reference, target.level)
+    level = table.workload.token_level(target)
+    return ttft_s + token_s * tokens * pace_at(drafts.of_length(tokens + 1.0), level)
 
 
 def e2e_figures(ttft: dict[str, float], tpot: dict[str, float], workload: Workload

@@ -96,7 +96,7 @@ class Chunked(Continuous):
         self.token_budget, self.caps = token_budget, self.columns.caps
         self.space, self.mixed, self.decode, self.chunk = self.columns.rows
         self.size = len(self.space)
-        self.accepted = float(table.step_s[0] / table.decode_s[0])
+        self.accepted = table.drafts.accepted
         """Tokens that a sequence gets from a step (1 without speculation)."""
 
     @classmethod
@@ -174,14 +174,14 @@ class Chunked(Continuous):
 def _asked(table: Table) -> ChunkAsk:
     """What chunks of the prompts of a table are asked for."""
     workload = table.workload
-    accepted = float(table.step_s[0] / table.decode_s[0])
+    accepted = table.drafts.accepted
     # Prompts that come in a step for each sequence that decodes, where as many come as go.
     coming = accepted / workload.output.mean * workload.new_prompt.mean
-    limit_s, level = most_tokens(workload.slo("tpot"))
+    limit_s, level = most_tokens(workload.slo("tpot"), table.drafts.quickest)
     return ChunkAsk(
         float(table.deployment.layout.data), table.tokens_per_decode, float(MIN_CHUNK_TOKENS),
         CHUNK_RESIDUAL, workload.running_context, max(workload.prompt_of_token, 1.0), coming,
         workload.cached_of_token,
         table.prompt_tokens, workload.prompt.tokens - table.prompt_tokens / 2.0,
-        table.prompt_weights, table.first_token_s - table.prefill_s, workload.output.mean, limit_s,
-        level)
+        table.prompt_weights, table.first_token_s - table.prefill_s, workload.output.mean,
+        table.drafts.mean_pace, limit_s, level)

@@ -92,7 +92,8 @@ class Colocated(Continuous):
         """A prompt and a token on an idle replica."""
         table = self.table
         return (float(table.first_token_s @ table.prompt_weights)
-                + RESIDUAL * float(table.step_s[0]) + float(table.decode_s[0]))
+                + RESIDUAL * float(table.step_s[0])
+                + self.drafts.mean_pace * float(table.decode_s[0]))
 
     def mean_field(self, n: int) -> tuple[float, float, float, float]:
         """lambda = n / (o D + n S), TPOT = D / (1 - lambda S), worst gap D + S."""

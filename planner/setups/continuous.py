@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import Influx, burst_ahead
+from planner.drafts import Drafts
 from planner.loops.answers import prompt_columns
 from planner.loops.batches import batch_limit, caps_held, ends_in_time, held_rate, mean_times
 from planner.loops.gamma import TINY
@@ -25,6 +26,7 @@ from planner.percentiles import CLOSE
 from planner.queueing import (
     PERCENTILES,
     Chain,
+    Outputs,
     Wait,
     placed_wait,
     sum_percentiles,
@@ -34,6 +36,7 @@ from planner.setups.base import (
     Latencies,
     Table,
     Verdict,
+    best_case_s,
     between_tokens,
     e2e_figures,
     figures,
@@ -44,7 +47,7 @@ from planner.setups.base import (
 )
 from planner.stalls import Stalls
 from planner.stepping import highest_rate
-from planner.workload import REFERENCE_TOKENS, Gaps, Slo
+from planner.workload import REFERENCE_TOKENS, Slo
 
 Array = NDArray[np.float64]
 SLOW_FIRST, SLOW_STRIDE = 16, 4
@@ -72,6 +75,7 @@ class Continuous(ABC):
         self.workload = table.workload
         self.caps: NDArray[np.int64] = table.caps
         self.size = len(table.n)
+        self.drafts = table.drafts
 
     @cached_property
     def slow(self) -> list[Slo]:
@@ -151,8 +155,9 @@ class Continuous(ABC):
         average, so that most tokens are late.
         """
         workload = self.workload
-        return float(highest_rate(self.table.decode_s[: self.size], self.taken_s,
-                                  workload.output.mean, *most_tokens(workload.slo("tpot"))))
+        return float(highest_rate(
+            self.table.decode_s[: self.size], self.taken_s, workload.output.mean,
+            *most_tokens(workload.slo("tpot"), self.drafts.quickest)))
 
     def chain(self, rate_per_s: float, cv2: float) -> Chain | None:
         """The running sequences at an arrival rate; None when prefills alone fill the replica."""
@@ -169,15 +174,16 @@ class Continuous(ABC):
                         self.stages, self.apart)
         influx = Influx.beside(cv2, load, stalls.swing, output.overlap,
                                self.table.deployment.layout.data)
-        return Chain.of(rate_per_s, output.mean, tpot, influx, stalls.added(token), output.gaps)
+        return Chain.of(rate_per_s, output.mean, tpot, influx, stalls.added(token), self.drafts.own,
+                        outputs_of(self.drafts))
 
     @cached_property
     def _asked(self) -> tuple[Any, ...]:
         """What :func:`planner.loops.batches.batch_limit` asks that no rate changes."""
         workload = self.workload
         return (workload.output.overlap, workload.new_prompt.mean, self.table.prompt_weights,
-                self.states, self.prompts, *workload.sizing, *limit_of(self.workload.slo("tpot")),
-                *limit_of(self.workload.slo("ttft")))
+                self.states, self.prompts, *self.drafts.sizing, *limit_of(workload.slo("tpot")),
+                *limit_of(workload.slo("ttft")))
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -228,7 +234,7 @@ class Continuous(ABC):
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         if not tokens:
             return np.ones(len(index), dtype=bool)
-        alike = replace(chain, gaps=Gaps.of_length(tokens + 1.0), known={})
+        alike = replace(chain, gaps=self.drafts.of_length(tokens + 1.0), known={})
         limit_s = target.limit_s - float(self.table.first_token_s.min())
         within = alike.token_share_within(max(limit_s, 0.0) / tokens * (1.0 + CLOSE))
         return within[index] >= self.workload.token_level(target)
@@ -244,15 +250,15 @@ class Continuous(ABC):
         """Whether a cap misses a target on whole requests."""
         q, at, workload = target.percentile / 100.0, cap - 1, self.workload
         tokens = max(workload.output.quantile(q) - 1.0, 0.0)
-        times = chain.times_of(Gaps.of_length(tokens + 1.0))
+        times = chain.times_of(self.drafts.of_length(tokens + 1.0))
         wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[at:cap])
         places, given_s = chain.waiting()
         return not ends_in_time(
             target.limit_s, workload.first_level(target), tokens, workload.token_level(target),
-            times.step_s, times.times,
-            times.most_s, chain.written()[:cap], float(chain.tail()[at]), float(wait.busy[0]),
-            float(wait.mean_s[0]), float(wait.second_s2[0]), float(places[at]),
-            float(given_s[at]), latency[0], self.table.prompt_weights, CLOSE)
+            times.step_s, times.times, times.most_s, times.paces, chain.written()[:cap],
+            float(chain.tail()[at]), float(wait.busy[0]), float(wait.mean_s[0]),
+            float(wait.second_s2[0]), float(places[at]), float(given_s[at]), latency[0],
+            self.table.prompt_weights, CLOSE)
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""
@@ -260,7 +266,7 @@ class Continuous(ABC):
         overlap, prompt_tokens, weights, states, prompts = self._asked[:5]
         ttft_s, tpot_s = mean_times(
             cap, rate_per_s, cv2, self.stops, self.behind(cv2), overlap, prompt_tokens, weights,
-            states, prompts, output.mean, float(output.gaps.inverse))
+            states, prompts, output.mean, self.drafts.own.rows)
         return float(ttft_s), float(tpot_s)
 
     def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
@@ -279,9 +285,8 @@ class Continuous(ABC):
         _, latency = self.prefill(0.0, 1.0, np.array([1.0]))
         prompt = self.workload.new_prompt.quantile(self.workload.prompt_share(target))
         ttft = float(np.interp(prompt, self.table.prompt_tokens, latency[0]))
-        tpot = float(self.table.decode_s[0])
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
-        return {"ttft": ttft, "tpot": tpot, "itl": tpot, "e2e": ttft + tpot * tokens}[target.metric]
+        return best_case_s(self.table, target, ttft, tokens)
 
     def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
         """What users see at a rate [1/s] per replica under a batch limit; None when unstable."""
@@ -317,9 +322,15 @@ class Continuous(ABC):
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""
-        output, parts = self.workload.output, tuple(map(self.workload.token_percentile, levels))
-        values = chain.tpot_percentiles(cap, parts, output.gaps_at(levels))
-        return figures(chain.mean_tpot(cap, output.mean_gaps), levels, values)
+        parts = tuple(map(self.workload.token_percentile, levels))
+        values = chain.tpot_percentiles(cap, parts, self.drafts.at(levels))
+        return figures(chain.mean_tpot(cap, self.drafts.mean), levels, values)
+
+
+def outputs_of(drafts: Drafts) -> Outputs:
+    """What the answers of a workload are sent in."""
+    return Outputs(drafts.accepted, drafts.outputs, drafts.reference_outputs)
+
 
 
 def limit_of(target: Slo | None) -> tuple[float, float]:
@@ -327,12 +338,12 @@ def limit_of(target: Slo | None) -> tuple[float, float]:
     return (target.limit_s, _level(target)) if target else (math.inf, 0.0)
 
 
-def most_tokens(target: Slo | None) -> tuple[float, float]:
+def most_tokens(target: Slo | None, quickest: float = 1.0) -> tuple[float, float]:
     """Limit [s] and level of a target that most of the tokens must keep, as for
-    :func:`planner.stepping.highest_rate`."""
+    :func:`planner.stepping.highest_rate`; ``quickest`` is the least pace of an answer."""
     if target is None or target.percentile < 50.0:
         return math.inf, 1.0
-    return target.limit_s * (1.0 + CLOSE), _level(target)
+    return target.limit_s * (1.0 + CLOSE) / quickest, _level(target)
 
 
 def _level(target: Slo) -> float:

@@ -43,7 +43,7 @@ from planner.setups.base import (
     shown,
     with_parts,
 )
-from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens
+from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens, outputs_of
 from planner.stepping import highest_rate
 
 MAX_LINK_LOAD = 0.8
@@ -114,7 +114,9 @@ class DecodePool:
         self.token_s = table.decode_s * scale
         self.step_s = table.step_s * scale
         limits_s, levels = zip(*(limit_of(t) for _, t in self.targets), strict=True)
-        self._limits = np.array(limits_s), np.array(levels)
+        self.drafts = drafts = table.drafts
+        self._limits = np.array(limits_s), np.array(levels), np.stack(
+            [drafts.reference.paces, np.full_like(drafts.reference.paces, drafts.accepted)])
         self._wire = Moments.of(wire_s(table), self.workload.prompt.weights)
         self._receive_s = self._wire.first
         self._chains: dict[tuple[float, float], Chain] = {}
@@ -138,8 +140,9 @@ class DecodePool:
         """Rate [1/s] that no replica exceeds: the highest n / (o D); with a target on TPOT of the
         n whose tokens meet it, which must write the share that its percentile asks for (see
         :attr:`planner.setups.continuous.Continuous.ceiling`)."""
-        return float(highest_rate(self.token_s, np.zeros(1), self.workload.output.mean,
-                                  *most_tokens(dict(self.targets)["tpot"])))
+        return float(highest_rate(
+            self.token_s, np.zeros(1), self.workload.output.mean,
+            *most_tokens(dict(self.targets)["tpot"], self.drafts.quickest)))
 
     def allowing(self, admission_share: float) -> DecodePool:
         """The same replicas where another share may wait for a place."""
@@ -158,8 +161,10 @@ class DecodePool:
         if asked not in known:
             if len(known) >= KEPT_CHAINS:
                 known.clear()
-            known[asked] = Chain.of(rate_per_s, self.workload.output.mean, self.token_s,
-                                    Influx.of(cv2, self.table.deployment.layout.data))
+            known[asked] = Chain.of(
+                rate_per_s, self.workload.output.mean, self.token_s,
+                Influx.of(cv2, self.table.deployment.layout.data), gaps=self.drafts.own,
+                outputs=outputs_of(self.drafts))
         return known[asked]
 
     def first_step_s(self, chain: Chain, cap: int) -> float:
@@ -367,11 +372,12 @@ class Pair:
         asked = with_parts(levels, workload)
         ttft = figures(float(first.mean_s + place.mean_s) + float(seen @ weights), asked,
                        placed_percentiles(first, place, seen, weights, asked))
-        tpot = figures(chain.mean_tpot(cap), asked, chain.tpot_percentiles(cap, asked))
+        tpot = figures(chain.mean_tpot(cap), levels, chain.tpot_percentiles(cap, levels))
         running = chain.mean_running(cap)
-        token = between_tokens(shown(tpot, levels), workload)
-        e2e = e2e_figures(parts_of(ttft, levels, workload.first_percentile),
-                          parts_of(tpot, levels, workload.token_percentile), workload)
+
+        def gaps() -> dict[str, float]:
+            mean_s, found = chain.gap_figures(cap, levels)
+            return between_tokens(figures(mean_s, levels, found), workload)
 
         def more() -> dict[str, float]:
             early = figures(0.0, levels, sum_percentiles(wait, done, weights, levels))
@@ -379,5 +385,17 @@ class Pair:
                     "transfer_mean_s": self.mean_transfer_s(),
                     **{f"prefill_done_{key}_s": early[key] for key in levels_of(early)}}
 
-        return Latencies(shown(ttft, levels), token, lambda: dict(token), e2e, running,
+        e2e = e2e_figures(parts_of(ttft, levels, workload.first_percentile),
+                          self._whole(chain, cap, levels), workload)
+        return Latencies(shown(ttft, levels), between_tokens(tpot, workload), gaps, e2e, running,
                          self.prefill.load(rates[0]), more)
+
+    def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
+        """TPOT [s] of answers as long as the mean, and as each percentile of their length; without
+        drafts it is the same for every length."""
+        drafts = self.decode.drafts
+        parts = tuple(map(drafts.workload.token_percentile, levels))
+        if drafts.speculative is None:
+            return figures(chain.mean_tpot(cap), levels, chain.tpot_percentiles(cap, parts))
+        values = chain.tpot_percentiles(cap, parts, drafts.at(levels))
+        return figures(chain.mean_tpot(cap, drafts.mean), levels, values)

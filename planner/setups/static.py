@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
 from planner.loops.bulk import cycle_moments, first_tokens_within, queue_shares, turns_ahead
+from planner.loops.luck import mean_of_luck, shares_of_luck
 from planner.memory import sequence_bytes_per_gpu
 from planner.percentiles import reaching
-from planner.queueing import PERCENTILES
+from planner.queueing import PERCENTILES, at_paces
 from planner.setups.base import (
     Latencies,
     Table,
     Verdict,
+    best_case_s,
     between_tokens,
     cap_sequence,
     depth_slope_s,
@@ -48,6 +50,8 @@ DEPTHS = 4
 """Contexts at which the steps of a cycle are worked out; between them straight lines."""
 LEAST_SKEW = 0.02
 """Skewness below which a sum of prefills counts as normal."""
+ALIKE: Array = np.ones(1)
+"""The pace of answers a token a step."""
 
 
 class Static:
@@ -72,7 +76,8 @@ class Static:
         self.prefill_s = self.prefill_s + n * _uneven_s(table)
         self.prefill_s[0] = float(table.prompt_weights @ table.prefill_s)
         self.prefill_s = np.maximum.accumulate(self.prefill_s)
-        self.answers = with_tail(self.workload.output)
+        self.drafts = table.drafts
+        self.answers = with_tail(self.drafts.work)
         longest = self.answers.tokens
         steps_s = self._steps_s(np.append(longest, self.answers.mean))
         self.decode_s, self.padded_s = steps_s[:, -1], longest * steps_s[:, :-1]
@@ -113,7 +118,7 @@ class Static:
 
     def least_s(self) -> float:
         """[s] that mean TTFT and TPOT together are never below: the token of one sequence."""
-        return float(self.decode_s[0])
+        return self.drafts.mean_pace * float(self.decode_s[0])
 
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
@@ -155,12 +160,17 @@ class Static:
             level, limit_s = target.percentile / 100.0, target.limit_s
             if target.metric == "e2e":
                 tokens = max(self.workload.output.quantile(level) - 1.0, 0.0)
+                paces = self.drafts.of_length(tokens + 1.0).paces
                 part = self.workload.token_percentile(target.percentile) / 100.0
-                limit_s -= law.tpot_percentiles([part])[0] * tokens
-            share = (law.tpot_within(limit_s) if target.metric in ("tpot", "itl")
-                     else float(law.ttft_within(np.array([limit_s]))[0]))
-            if share < (self.workload.first_level(target) if target.metric == "e2e"
-                        else target.level):
+                limit_s -= law.tpot_percentiles([part], paces)[0] * tokens
+                level = self.workload.first_percentile(target.percentile) / 100.0
+            if target.metric == "tpot":
+                share = law.tpot_within(limit_s, self.drafts.reference.paces)
+            elif target.metric == "itl":
+                share = law.tpot_within(limit_s, np.array([self.drafts.accepted]))
+            else:
+                share = float(law.ttft_within(np.array([limit_s]))[0])
+            if share < level - SLACK:
                 return target.metric
         return ""
 
@@ -169,11 +179,15 @@ class Static:
         law = self._law(rate_per_s, cv2, cap)
         if law is None:
             return math.inf, math.inf
-        return law.mean_ttft_s, float(law.batches @ law.step_s)
+        return law.mean_ttft_s, law.mean_tpot_s(self.drafts.own.paces)
 
     def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
-        """No: a check asks it of the answers themselves."""
-        return False
+        """Whether the luck of answers shorter than the reference misses the target on TPOT under a
+        batch limit; without speculation a check asks it of the answers themselves."""
+        target, law = self.workload.slo("tpot"), self._law(rate_per_s, cv2, cap)
+        if target is None or law is None or self.drafts.speculative is None:
+            return False
+        return law.tpot_within(target.limit_s, self.drafts.own.paces) < target.level
 
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
@@ -181,9 +195,8 @@ class Static:
         table = self.table
         prompt = self.workload.new_prompt.quantile(self.workload.prompt_share(target))
         ttft = float(np.interp(prompt, table.prompt_tokens, table.first_token_s))
-        tpot = float(table.decode_s[0])
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
-        return {"ttft": ttft, "tpot": tpot, "itl": tpot, "e2e": ttft + tpot * tokens}[target.metric]
+        return best_case_s(table, target, ttft, tokens)
 
     def latencies(self, rate_per_s: float, cv2: float, cap: int) -> Latencies | None:
         """What users see [s] under a batch limit; None when the replica cannot keep up."""
@@ -191,13 +204,30 @@ class Static:
         if law is None:
             return None
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
-        parts = law.figures(with_parts(levels, self.workload))
-        e2e = e2e_figures(parts_of(parts[0], levels, self.workload.first_percentile), parts_of(
-            parts[1], levels, self.workload.token_percentile), self.workload)
-        ttft, tpot = (shown(x, levels) for x in parts)
+        ttft = law.ttft_figures(with_parts(levels, self.workload))
+        tpot = law.tpot_figures(levels, self.drafts.own.paces)
+        e2e = e2e_figures(parts_of(ttft, levels, self.workload.first_percentile),
+                          self._whole(law, levels), self.workload)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
-        token = between_tokens(tpot, self.workload)
-        return Latencies(ttft, token, lambda: dict(token), e2e, law.running, load)
+
+        def gaps() -> dict[str, float]:
+            found = law.tpot_figures(levels, np.array([self.drafts.accepted]))
+            return between_tokens(found, self.workload)
+
+        return Latencies(shown(ttft, levels), between_tokens(tpot, self.workload), gaps, e2e,
+                         law.running, load)
+
+    def _whole(self, law: Batches, levels: tuple[float, ...]) -> dict[str, float]:
+        """TPOT [s] of answers as long as the mean, and as each percentile of their length; without
+        drafts it is the same for every length."""
+        parts = tuple(map(self.workload.token_percentile, levels))
+        if self.drafts.speculative is None:
+            own = self.drafts.own.paces
+            return figures(law.mean_tpot_s(own), levels,
+                           law.tpot_percentiles([p / 100.0 for p in parts], own))
+        values = [law.tpot_percentiles([p / 100.0], paces)[0]
+                  for p, paces in zip(parts, self.drafts.at(levels).paces, strict=True)]
+        return figures(law.mean_tpot_s(self.drafts.mean.paces), levels, values)
 
     def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:
         """The batches of one data-parallel rank; None when it cannot keep up."""
@@ -374,31 +404,43 @@ class Batches:
         alone = (cycles.alone_s <= limits_s[:, None]) @ cycles.weights
         return np.asarray(busy + self.idle * alone)
 
-    def figures(self, levels: tuple[float, ...]) -> tuple[dict[str, float], dict[str, float]]:
-        """TTFT and TPOT [s]: their means and percentiles."""
-        shares = [p / 100.0 for p in levels]
-        return (figures(self.mean_ttft_s, levels, self.ttft_percentiles(shares)),
-                figures(float(self.batches @ self.step_s), levels, self.tpot_percentiles(shares)))
+    def ttft_figures(self, levels: tuple[float, ...]) -> dict[str, float]:
+        """TTFT [s]: its mean and percentiles."""
+        return figures(self.mean_ttft_s, levels, self.ttft_percentiles([p / 100.0 for p in levels]))
+
+    def tpot_figures(self, levels: tuple[float, ...], paces: Array) -> dict[str, float]:
+        """TPOT [s] of answers with given paces, shape (k,): its mean and percentiles."""
+        return figures(self.mean_tpot_s(paces), levels,
+                       self.tpot_percentiles([p / 100.0 for p in levels], paces))
+
+    def mean_tpot_s(self, paces: Array) -> float:
+        """Mean TPOT [s] of answers with given paces."""
+        return mean_of_luck(paces) * float(self.batches @ self.step_s)
 
     def ttft_percentiles(self, shares: list[float]) -> list[float]:
         """TTFT [s] that each share of the requests does not exceed."""
         wanted = np.asarray(shares) - SLACK
         return [float(x) for x in reaching(self.ttft_within, wanted, 0.0, self.mean_ttft_s)]
 
-    def tpot_within(self, limit_s: float) -> float:
-        """Share of the requests in batches whose step is within a limit [s]."""
-        largest = float(np.searchsorted(self.steps_s, limit_s * (1 + 1e-12), side="right"))
-        if largest >= len(self.steps_s):
-            return 1.0
-        return float(np.interp(largest, np.concatenate([[0.0], self.ends]),
-                               np.concatenate([[0.0], np.cumsum(self.batches)])))
+    def tpot_within(self, limit_s: float, paces: Array = ALIKE) -> float:
+        """Share of the requests, with given paces, whose TPOT is within a limit [s]."""
+        limits = limit_s / paces * (1 + 1e-12)
+        largest = np.searchsorted(self.steps_s, limits, side="right")
+        within = np.interp(largest, np.concatenate([[0.0], self.ends]),
+                           np.concatenate([[0.0], np.cumsum(self.batches)]))
+        within[largest >= len(self.steps_s)] = 1.0
+        return float(shares_of_luck(len(paces)) @ within)
 
-    def tpot_percentiles(self, shares: list[float]) -> list[float]:
-        """TPOT [s] that each share of the requests does not exceed."""
+    def tpot_percentiles(self, shares: list[float], paces: Array = ALIKE) -> list[float]:
+        """TPOT [s] that each share of the requests, with given paces, does not exceed."""
         reached = np.concatenate([[0.0], np.cumsum(self.batches)])
-        sizes = np.interp(np.asarray(shares) - SLACK, reached, np.concatenate([[0.0], self.ends]))
-        place = np.clip(np.ceil(sizes - 1e-6).astype(int), 1, len(self.steps_s)) - 1
-        return [float(x) for x in self.steps_s[place]]
+        ends, wanted = np.concatenate([[0.0], self.ends]), np.asarray(shares) - SLACK
+        if len(paces) > 1:
+            sizes = np.diff(np.interp(np.arange(len(self.steps_s) + 1.0), ends, reached))
+            return at_paces(wanted, self.steps_s, sizes, paces)
+        place = np.clip(np.ceil(np.interp(wanted, reached, ends) - 1e-6).astype(int), 1,
+                        len(self.steps_s)) - 1
+        return [float(x) for x in paces[0] * self.steps_s[place]]
 
 
 def three_points(skew: Array) -> tuple[Array, Array]:

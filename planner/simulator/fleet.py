@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.collectives import NETWORK_EFFICIENCY
+from planner.drafts import accepted_tokens
 from planner.errors import InvalidValue
 from planner.fleet import Fleet
 from planner.kv_cache import heads_per_rank
@@ -16,7 +17,6 @@ from planner.llm import Llm
 from planner.memory import MemoryBudget, memory_budget, stage_share
 from planner.requests import Speculative
 from planner.roofline import Deployment, StepModel
-from planner.setups.base import accepted_tokens
 from planner.setups.disaggregated import PrefillPool
 from planner.sizing import Pool, Sized
 from planner.stepping import NO_LIMIT

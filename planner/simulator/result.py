@@ -71,13 +71,16 @@ class SimulationResult:
     prefill_done_s : ndarray, shape (N,)
         [s] from arrival to the end of the prefill (two pools; else TTFT).
     worst_gap_s : ndarray, shape (N,)
-        [s] longest time between two tokens.
+        [s] longest time between two outputs.
     queued_s : ndarray, shape (N,)
         [s] waiting for a place, in all queues.
     transfer_s : ndarray, shape (N,)
         [s] that the KV transfer added after the prefill (two pools).
+    gaps : ndarray of int
+        Gaps between outputs: one less than the steps that wrote the answer. A step may write
+        several tokens, so with speculation they are fewer than those between tokens.
     late_gaps : ndarray of int
-        Gaps above the ITL target.
+        Those above the ITL target.
     preemptions, retries : ndarray of int
         Times a request was computed again for want of memory, and after a failure.
     finished : ndarray of bool
@@ -89,7 +92,7 @@ class SimulationResult:
     wall_s : float
         [s] that the run took.
     gap_counts : ndarray of int
-        Histogram of the gaps between tokens in bins of 0.4 %.
+        Histogram of the gaps between outputs in bins of 0.4 %.
     timeline : dict of lists
         Columns of the timeline (:meth:`document`).
     cancelled : bool
@@ -105,6 +108,7 @@ class SimulationResult:
     worst_gap_s: Array
     queued_s: Array
     transfer_s: Array
+    gaps: Counts
     late_gaps: Counts
     preemptions: Counts
     retries: Counts
@@ -131,7 +135,7 @@ class SimulationResult:
     def figure_s(self, metric: str) -> Figures:
         """Mean and percentiles [s] of ``ttft tpot itl e2e worst_gap queue prefill_done transfer``.
 
-        ``itl`` is over all gaps between tokens, the others over requests. None without a value.
+        ``itl`` is over all gaps between outputs, the others over requests. None without a value.
         """
         if metric == "itl":
             return gap_figures(self.gap_counts, self.levels())
@@ -149,8 +153,7 @@ class SimulationResult:
         target's share of its own gaps is.
         """
         if slo.metric == "itl":
-            gaps = self.requests.output_tokens - 1
-            allowed = (1.0 - slo.percentile / 100.0) * gaps + 1e-9
+            allowed = (1.0 - slo.percentile / 100.0) * self.gaps + 1e-9
             return np.asarray(self.finished & (self.late_gaps <= allowed))
         column = {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}[slo.metric]
         none = np.isnan(column) if slo.metric == "tpot" else np.zeros(len(column), dtype=bool)
@@ -168,7 +171,7 @@ class SimulationResult:
         shares: dict[str, float | None] = {}
         for slo in self.fleet.slos:
             if slo.metric == "itl":
-                gaps = int((self.requests.output_tokens - 1)[self.seen].sum())
+                gaps = int(self.gaps[self.seen].sum())
                 late = int(self.late_gaps[self.seen].sum())
                 shares["itl"] = 1.0 - late / gaps if gaps else None
             else:

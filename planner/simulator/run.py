@@ -140,12 +140,12 @@ def _result(fleet: SimulatedFleet, requests: RequestTable, cf: Config, st: State
     span = max(end - start, 1e-12)
     worst, queued, moved = (np.where(done, real[:, column], nan) for column in (
         k.R_WORST_GAP_S, k.R_QUEUED_S, k.R_TRANSFER_S))
-    late, again, retried = (whole[:, column].copy() for column in (
-        k.R_LATE_GAPS, k.R_PREEMPTIONS, k.R_RETRIES))
+    steps, late, again, retried = (whole[:, column].copy() for column in (
+        k.R_STEPS, k.R_LATE_GAPS, k.R_PREEMPTIONS, k.R_RETRIES))
     counted = np.arange(len(requests)) >= int(cf.run_i[k.C_WARMUP])
     return SimulationResult(
-        fleet, requests, first, tpot, e2e, prefilled, worst, queued, moved, late, again, retried,
-        done, counted, span, wall_s, st.gaps,
+        fleet, requests, first, tpot, e2e, prefilled, worst, queued, moved, steps - 1, late, again,
+        retried, done, counted, span, wall_s, st.gaps,
         tuple(_sums(p, q, cf, st, span) for q, p in enumerate(fleet.pools)),
         _timeline(fleet, requests, cf, st, end), cancelled)
 

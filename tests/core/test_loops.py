@@ -130,9 +130,9 @@ def largest_cap(source, rate, cv2):
     tpot, ttft = source.workload.slo("tpot"), source.workload.slo("ttft")
     output, workload = source.workload.output, source.workload
     if tpot:
-        answers = [(output.mean, workload.reference_gaps)]
+        answers = [(output.mean, workload.reference.gaps)]
         if output.mean > REFERENCE_TOKENS:
-            answers = [(output.mean, output.gaps), (REFERENCE_TOKENS, workload.reference_gaps)]
+            answers = [(output.mean, output.gaps), (REFERENCE_TOKENS, workload.reference.gaps)]
         for tokens, gaps in answers:
             own = Chain.of(rate, tokens, chain.tpot_s, chain.influx, chain.added, gaps)
             share = own.token_share_within(tpot.limit_s)[index]

@@ -375,7 +375,7 @@ def test_a_second_wait_never_makes_it_more_likely_to_be_in_time(first, second, l
     no_tokens, row = (0.0, 0.0), np.zeros(1)
     for off, held in ((-1e-9, True), (1e-9, False)):
         assert held == ends_in_time(limit, both + off, *no_tokens, row, np.zeros((3, 1, 1)), row,
-                                    row, 0.0, *moments, *second, latency[0], ONE, 1e-6)
+                                    ONE, row, 0.0, *moments, *second, latency[0], ONE, 1e-6)
 
 
 @QUICK

@@ -149,7 +149,7 @@ def test_the_longest_of_many_log_normal_answers(count):
 def test_arrivals_in_a_cycle_are_negative_binomial(mean, variance):
     counts = np.array([-1.0, 0.0, 1.0, 2.5, 7.0, 30.0, 200.0])
     found = np.empty(len(counts))
-    fill_at_most(counts, mean, variance, found)
+    fill_at_most.py_func(counts, mean, variance, found)
     over = max(variance, mean * (1.0 + 1e-6))
     law = stats.nbinom(mean**2 / (over - mean), mean / over)
     assert found == pytest.approx(law.cdf(np.floor(counts)), abs=1e-9)
@@ -159,7 +159,7 @@ def test_shares_of_a_chain_are_its_own():
     """Shares p with p = p P, of a random chain in which every state leads to the first."""
     moves = np.random.default_rng(4).random((9, 9))
     moves /= moves.sum(axis=1)[:, None]
-    share = stationary(moves.copy())
+    share = stationary.py_func(moves.copy())
     assert share.sum() == pytest.approx(1.0)
     assert share @ moves == pytest.approx(share, abs=1e-12)
 

@@ -13,7 +13,7 @@ import planner
 
 MODULES_WITH_VALUES = (
     "llm", "hardware", "precision", "engine", "workload", "requests", "roofline", "memory",
-    "arrivals", "queueing", "stalls", "sizing", "fleet", "cost", "measured", "prediction",
+    "arrivals", "drafts", "queueing", "stalls", "sizing", "fleet", "cost", "measured", "prediction",
     "planning", "setups.base", "setups.chunked", "catalog.book", "calibration.points",
     "simulator.result", "simulator.table", "simulator.options")
 """Modules whose classes a document may name without their path: ``Llm.hidden``."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from planner.roofline import StepBatch, StepModel
 from planner.simulator import RequestTable, SimulatedFleet, SimulatedPool
+from planner.simulator.fleet import expected_tokens
 from planner.simulator.options import Failure
 
 Part = tuple[float, float]
@@ -61,8 +62,10 @@ class Job:
     cached: int
     wire_s: float = 0.0
     ready_s: float = 0.0
+    steps: int = 0
+    """Outputs that the answer is sent in."""
     done: int = 0
-    """[token] written so far."""
+    """Of them so far; tokens where a step writes one."""
     todo: float = 0.0
     """[token] to prefill before it decodes (again)."""
     hit: float = 0.0
@@ -78,7 +81,14 @@ class Job:
 
     @property
     def context(self) -> float:
-        return float(self.prompt + self.done)
+        """[token] so far: the first token is alone, but after a hand-over."""
+        alone = 0 if self.has_cache else min(self.done, 1)
+        return self.prompt + alone + self.yields * (self.done - alone)
+
+    @property
+    def yields(self) -> float:
+        """[token] that each further step writes."""
+        return (self.output - 1) / max(self.steps - 1, 1) if self.output > 1 else 1.0
 
 
 @dataclass(slots=True)
@@ -97,10 +107,16 @@ class Server:
 
 
 class Plain:
-    """Plays a request table on a fleet, routed round robin or to the least loaded."""
+    """Plays a request table on a fleet, routed round robin or to the least loaded.
+
+    With drafts, ``drafts`` are the seconds of a step of the draft model of the last pool, and
+    ``outputs`` the outputs of every answer.
+    """
 
     def __init__(self, fleet: SimulatedFleet, steps: list[StepSeconds], requests: RequestTable,
-                 router: str = "round_robin", failures: tuple[Failure, ...] = ()) -> None:
+                 router: str = "round_robin", failures: tuple[Failure, ...] = (),
+                 drafts: StepSeconds | None = None, outputs: list[int] | None = None) -> None:
+        self.drafts = drafts
         self.fleet, self.steps, self.router = fleet, steps, router
         wires = fleet.transfer.wire_s(requests.prompt_tokens) if fleet.transfer else None
         self.shares = ((fleet.transfer.send_share, fleet.transfer.receive_share)
@@ -109,6 +125,8 @@ class Plain:
             requests.arrival_s, requests.prompt_tokens, requests.output_tokens,
             requests.cached_tokens)), wire_s=float(wires[i]) if wires is not None else 0.0)
             for i in range(len(requests))]
+        for i, job in enumerate(self.jobs):
+            job.steps = outputs[i] if outputs else job.output
         self.servers = [Server(q) for q, pool in enumerate(fleet.pools)
                         for _ in range(pool.replicas * pool.ranks)]
         self.turn = [0, 0]
@@ -183,7 +201,7 @@ class Plain:
         memory = self.fleet.pools[q].memory
         if self.fleet.pools[q].scheduler == "static":
             tokens += job.output
-        elif self.fleet.pools[q].reserves:
+        elif self.fleet.pools[q].reserves or self.fleet.pools[q].draft_tokens:
             tokens = min(tokens, job.prompt + 1.0) + job.output
         total = float(math.ceil(memory.state_bytes))
         for window, size in zip(memory.windows, memory.bytes_per_token, strict=True):
@@ -227,7 +245,7 @@ class Plain:
     def token(self, server: Server, job: Job, end: float) -> None:
         job.tokens_s.append(end)
         job.done += 1
-        if job.done == job.output:
+        if job.done == job.steps:
             server.load -= 1
             if job in server.running:
                 server.running.remove(job)
@@ -274,8 +292,15 @@ class Plain:
         batch = list(server.running)
         context = sum(j.context for j in batch) / len(batch) if batch else 0.0
         server.now += self.steps[server.pool](len(batch), context, parts, ends)
+        server.now += self.draft_seconds(server, len(batch), context)
         for job in batch:
             self.token(server, job, server.now)
+
+    def draft_seconds(self, server: Server, batch: int, context: float) -> float:
+        """Of the draft model before a step."""
+        if not batch or self.drafts is None:
+            return 0.0
+        return self.pool(server).draft_tokens * self.drafts(batch, context, [], 0)
 
     def chunked(self, server: Server) -> None:
         pool, n = self.pool(server), len(server.running)
@@ -317,11 +342,13 @@ class Plain:
             job.prefill_s += seconds
             self.token(server, job, server.now)
         total = sum(j.prompt + 1.0 for j in taken)
-        for _ in range(max(j.output for j in taken) - 1):
-            server.now += self.steps[server.pool](len(taken), total / len(taken), [], 0)
-            total += len(taken)
+        for _ in range(max(j.steps for j in taken) - 1):
+            context = total / len(taken)
+            server.now += self.steps[server.pool](len(taken), context, [], 0)
+            server.now += self.draft_seconds(server, len(taken), context)
+            total += len(taken) * expected_tokens(self.pool(server))
             for job in taken:
-                if job.done < job.output:
+                if job.done < job.steps:
                     self.token(server, job, server.now)
 
     # -- two pools ----------------------------------------------------------------------------

@@ -15,11 +15,13 @@ from planner.simulator import (
     RequestTable,
     SimulatedFleet,
     SimulationOptions,
+    SimulationResult,
     kv_transfer,
     pool_of,
     simulate,
 )
-from planner.steps import StepTimes, packed_steps
+from planner.steps import StepTimes, affine_steps, packed_steps
+from planner.workload import Slo
 
 TIGHT, WINDOWED = 1.2e5, (1.1e5, (1e18, 300.0), (50.0, 60.0), 777.5)
 FLEETS = {
@@ -43,9 +45,9 @@ FAILURES = (Failure(2.0, 1.5, -1), Failure(4.0, 3.0, -1, 1), Failure(4.5, 0.5, 0
 
 
 def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
-            options: SimulationOptions) -> tuple[int, int]:
+            options: SimulationOptions, seen: SimulationResult | None = None) -> tuple[int, int]:
     """All times equal to 1e-9, all counts equal; preemptions and retries that occurred."""
-    seen = simulate(fleet, requests, options)
+    seen = seen or simulate(fleet, requests, options)
     jobs = plain.play()
     front = fleet.pools[0]
     output = requests.output_tokens.astype(float)
@@ -65,6 +67,10 @@ def compare(fleet: SimulatedFleet, plain: Plain, requests: RequestTable,
     }
     for name, values in expected.items():
         np.testing.assert_allclose(getattr(seen, name), values, rtol=1e-9, atol=1e-9, err_msg=name)
+    gaps = [np.diff(j.tokens_s) for j in jobs]
+    limit_s = next((s.limit_s for s in fleet.slos if s.metric == "itl"), np.inf)
+    assert seen.gaps.tolist() == [len(g) for g in gaps]
+    assert seen.late_gaps.tolist() == [int((g > limit_s).sum()) for g in gaps]
     assert seen.preemptions.tolist() == [j.preemptions for j in jobs]
     assert seen.retries.tolist() == [j.retries for j in jobs]
     return int(seen.preemptions.sum()), int(seen.retries.sum())
@@ -84,6 +90,29 @@ def test_equal_on_affine_steps(name, router, failures):
         assert preempted > 0
     if failures:
         assert retried > 0
+
+
+DRAFTED = {"draft_tokens": 3, "acceptance": 0.7, "draft": affine_steps(0.002, 0.0, 1e-5, 1e-8)}
+GAP = (Slo("itl", 0.0172, 90.0),)
+
+
+@pytest.mark.parametrize("fleet", [
+    one_pool(slos=GAP, **DRAFTED), one_pool("chunked", "chunked", GAP, token_budget=200, **DRAFTED),
+    one_pool("static", "static", GAP, max_sequences=8, replicas=4, **DRAFTED),
+    replace(two_pools(DRAFTED), slos=GAP)], ids=lambda f: f.setup)
+def test_equal_with_drafts(fleet):
+    """The plain one is told how many steps each answer takes."""
+    step, requests = affine(*AFFINE), table(rate=14.0)
+    options = SimulationOptions("round_robin", warmup_share=0.0)
+    seen = simulate(fleet, requests, options)
+    plain = Plain(fleet, [step, step], requests, drafts=affine(0.002, 0.0, 1e-5, 1e-8),
+                  outputs=(seen.gaps + 1).tolist())
+    compare(fleet, plain, requests, options, seen)
+    assert 0 < seen.late_gaps.sum() < seen.gaps.sum() < (requests.output_tokens - 1).sum()
+    assert seen.gap_counts.sum() == seen.gaps.sum()
+    share = 1.0 - seen.late_gaps.sum() / seen.gaps.sum()
+    assert seen.attainment()["itl"] == pytest.approx(share)
+    assert (seen.meets(GAP[0]) == (seen.late_gaps <= 0.1 * seen.gaps + 1e-9)).all()
 
 
 @pytest.mark.parametrize(("model", "layout"), [

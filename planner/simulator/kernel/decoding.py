@@ -121,14 +121,7 @@ def decode_run(
     if math.isnan(base):
         base = batch_seconds(p, decodes_of(p, n), 0.0, 0.0, 0.0)
         st.base_s[q, st.server_i[s, k.S_RUNNING]] = base
-    seconds, slope, end = decode_line(p, base, n, context)
-    if cf.pool_i[q, k.Q_DRAFT_TOKENS] > 0:
-        other, other_slope, other_end = decode_line(
-            draft, batch_seconds(draft, decodes_of(draft, n), 0.0, 0.0, 0.0), n, context
-        )
-        seconds += cf.pool_i[q, k.Q_DRAFT_TOKENS] * other
-        slope += cf.pool_i[q, k.Q_DRAFT_TOKENS] * other_slope
-        end = min(end, other_end)
+    seconds, slope, end = drafted_line(cf, p, draft, q, base, n, context)
     grows = st.server_f[s, k.S_GROWTH] / n
     steps = min(steps, fits)
     if context + grows * (steps - 1) > end:
@@ -139,6 +132,23 @@ def decode_run(
         steps = _steps_begun(seconds, rise, left, steps)
     after_steps(cf, st, s, q, steps, seconds, rise)
     return True
+
+
+@compiled
+def drafted_line(
+    cf: Config, p: PackedSteps, draft: PackedSteps, q: int, base: float, n: float, context: float
+) -> tuple[float, float, float]:
+    """:func:`planner.stepping.decode_line` of a step with those of the draft model before it."""
+    seconds, slope, end = decode_line(p, base, n, context)
+    drafted = cf.pool_i[q, k.Q_DRAFT_TOKENS]
+    if drafted > 0:
+        other, other_slope, other_end = decode_line(
+            draft, batch_seconds(draft, decodes_of(draft, n), 0.0, 0.0, 0.0), n, context
+        )
+        seconds += drafted * other
+        slope += drafted * other_slope
+        end = min(end, other_end)
+    return seconds, slope, end
 
 
 @compiled

@@ -49,7 +49,7 @@ def advance(
         if kind == CHUNKED:
             chunked_step(cf, st, p, draft, s, q, until)
         elif kind == STATIC:
-            static_step(cf, st, p, s, q)
+            static_step(cf, st, p, draft, s, q)
         else:
             prefill_first_step(cf, st, p, draft, s, q, until)
 

@@ -10,14 +10,16 @@ from planner.simulator.arrays import Config, State
 from planner.simulator.kernel.admission import admit, may_admit, prefill_pass
 from planner.simulator.kernel.batch import account, finish
 from planner.simulator.kernel.blocks import free_memory, held
-from planner.simulator.kernel.decoding import _count_run, _late_steps, _span
+from planner.simulator.kernel.decoding import _count_run, _late_steps, _span, drafted_line
 from planner.simulator.kernel.gaps import largest_gap, remember_gap
 from planner.simulator.kernel.heaps import pop_step, push_step
-from planner.stepping import PackedSteps, batch_seconds, decode_line, decodes_of
+from planner.stepping import PackedSteps, batch_seconds, decodes_of
 
 
 @compiled
-def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
+def static_step(
+    cf: Config, st: State, p: PackedSteps, draft: PackedSteps, s: int, q: int
+) -> None:
     """A whole batch: its prefill, then decodes until its longest answer is done.
 
     The batch keeps its size: answers that are done are padded, and their blocks stay.
@@ -56,7 +58,7 @@ def static_step(cf: Config, st: State, p: PackedSteps, s: int, q: int) -> None:
         if done >= steps:
             break
         context = contexts / n
-        first, slope, end = decode_line(p, base, n, context)
+        first, slope, end = drafted_line(cf, p, draft, q, base, n, context)
         run = st.step_key[s, 0] - done
         grows = cf.pool_f[q, k.Q_YIELDS]
         if context + grows * (run - 1) > end:

@@ -25,7 +25,7 @@ from planner.workbook.live.expr import (
     x,
 )
 from planner.workload import (
-    _EDGES,
+    EDGES,
     LEAST_PART,
     LUMP,
     MOST_OF_LUMP,
@@ -36,7 +36,7 @@ from planner.workload import (
     Lengths,
 )
 
-EDGES = _EDGES
+EDGES = EDGES
 BINS = len(EDGES) - 1
 LISTED, LISTED_COLUMNS = 24, 4
 """First column of the lists of lengths as they were given, and how many they take."""
