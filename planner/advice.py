@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.catalog.book import Catalog
+from planner.contexts import beyond_message, noted_share
 from planner.describe import limiting_pool, missed_targets
 from planner.fleet import Fleet, FleetSize, fleet_size
 from planner.hardware import Gpu
@@ -67,6 +68,14 @@ def advise(request: PlanRequest, resources: Resources, pricer: Pricer, fleet: Fl
     rows += _other_gpus(request, resources, pricer, fleet)
     rows += _unpriced(request, pricer)
     return rows + faster_gpu_trap(request, pricer, fleet)
+
+
+def too_long(request: PlanRequest, resources: Resources) -> list[dict[str, Any]]:
+    """That some requests are longer than the model's context, where they are."""
+    share = noted_share(request.workload, resources.llm)
+    if not share:
+        return []
+    return [_row("beyond_context", beyond_message(share, resources.llm), None, None, None)]
 
 
 def _unpriced(request: PlanRequest, pricer: Pricer) -> list[dict[str, Any]]:

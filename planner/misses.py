@@ -53,7 +53,9 @@ def late_alone(table: Table) -> Slo | None:
                 table.workload.output.quantile(level) - 1.0, 0.0)
             least_s = token_s * float(drafts.of_length(tokens + 1.0).paces.min())
             early = table.first_token_s <= target.limit_s - least_s * tokens
-            held = bool(early.all()) or float(table.prompt_weights @ early) >= target.level
+            least = (table.workload.first_level(target) if target.metric == "e2e"
+                     else target.level)
+            held = bool(early.all()) or float(table.prompt_weights @ early) >= least
         if not held:
             return target
     return None
@@ -78,6 +80,6 @@ def _best_case_s(table: Table, target: Slo, source: Serving | None) -> float:
     if source is not None:
         return source.best_case_s(target)
     level = target.percentile / 100.0
-    at = table.workload.new_prompt.quantile(level)
+    at = table.workload.new_prompt.quantile(table.workload.prompt_share(target))
     ttft_s = float(table.first_token_s[int(abs(table.prompt_tokens - at).argmin())])
     return best_case_s(table, target, ttft_s, max(table.workload.output.quantile(level) - 1.0, 0.0))

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from planner import points as point_rows
-from planner.advice import advise, advise_infeasible, reason_of
+from planner.advice import advise, advise_infeasible, reason_of, too_long
 from planner.catalog.book import Catalog, PriceChoice
+from planner.contexts import noted_share
 from planner.describe import (
     miss_document,
     missed_targets,
@@ -80,6 +81,7 @@ class PlanResult:
              "source": stated.get("arrival_cv", "request; 1 = Poisson arrivals")},
             {"name": "output_distribution", "value": workload.output.kind, "unit": "",
              "source": "request"},
+            *self._beyond_context(),
             *({"name": f"{slo.metric}_target", "value": "always met", "unit": "",
                "source": "no answer has a second token, so none has a time between tokens"}
               for slo in workload.slos if slo not in workload.targets),
@@ -102,6 +104,14 @@ class PlanResult:
                              price.provider, price.region, price.commitment, price.as_of,
                              price.source) if x)})
         return rows
+
+    def _beyond_context(self) -> list[dict[str, Any]]:
+        """The share of the requests that are longer than the model's context, where some are."""
+        llm = self.resources.llm
+        share = noted_share(self.request.workload, llm)
+        return [{"name": "requests_beyond_context", "value": share, "unit": "share of requests",
+                 "source": f"prompt and answer above the {llm.max_context} tokens of {llm.slug}; "
+                           "counted as served"}] if share else []
 
     def points(self, setup: str | None = None, gpu: str | None = None) -> dict[str, Any]:
         """Operating points of the options, optionally of one setup or GPU."""
@@ -154,15 +164,16 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     result = PlanResult(regional, resources, {**prices, **used}, catalog.as_of,
                         [document for document, _ in ranked], [f.sized for _, f in ranked],
                         missed, found)
+    result.advice = too_long(regional, resources)
     if not request.advice:
         return result
     if ranked:
         lines = advise(regional, resources, pricer, ranked[0][1])
         if ranked[0][0].get("verification", {}).get("held"):  # what was simulated, not promised
             lines = [row for row in lines if not row["code"].startswith("misses_")]
-        result.advice = found + lines
+        result.advice += found + lines
     else:
-        result.advice = advise_infeasible(regional, resources, pricer)
+        result.advice += advise_infeasible(regional, resources, pricer)
     return result
 
 

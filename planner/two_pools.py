@@ -162,9 +162,10 @@ def _split_targets(request: PlanRequest) -> Iterator[PlanRequest]:
         yield request
         return
     tokens = max(request.workload.output.quantile(target.percentile / 100.0) - 1.0, 1.0)
+    workload, level = request.workload, target.percentile
     for x in E2E_SPLITS:
-        extra = (Slo("tpot", x * target.limit_s / tokens, target.percentile),
-                 Slo("ttft", (1.0 - x) * target.limit_s, target.percentile))
+        extra = (Slo("tpot", x * target.limit_s / tokens, workload.token_percentile(level)),
+                 Slo("ttft", (1.0 - x) * target.limit_s, workload.first_percentile(level)))
         yield replace(request, workload=_with_targets(request.workload, extra))
 
 

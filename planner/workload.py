@@ -24,6 +24,17 @@ SEVERAL_TOKENS = 1.5
 """[token] length from which an answer has a second token; those between are means of a bin."""
 REFERENCE_TOKENS = 96.0
 """[token] mean of the answers whose TPOT sizes a pool, whatever the answers are."""
+LEAST_PART = 65.0
+"""Percentile of first token and token time that a percentile of the whole request counts at least:
+about where a skewed time has its mean (an exponential one at 63.2). Sums of medians are too low."""
+NEAR_JUMP = 1e-4
+"""Share below a jump of a list from which a level counts as on it: shares of lists are rounded."""
+LUMP, MOST_OF_LUMP = 0.2, 0.99
+"""Share of the requests from which a listed length counts as a lump, of which a level asks a share
+of its own; and the most that it asks, where the level asks no more."""
+TOKEN_SPREAD = 0.3
+"""Spread of ln(TPOT) allowed for, where spreads say how much of a percentile of the whole request
+is length and how much token time."""
 EDGES = np.concatenate([np.linspace(0, 0.9, 19), np.linspace(0.91, 0.99, 9),
                          np.array([0.995, 0.999, 1.0])])
 _TAIL_EDGES = np.concatenate([EDGES[:-3], 1.0 - np.array(
@@ -92,11 +103,17 @@ class Lengths:
         Shares that sum to 1.
     kind : str
         ``constant``, ``lognormal`` or ``empirical``.
+    log_law : tuple of float, optional
+        Mean and standard deviation of ln(tokens) of a log-normal: the law that the bins stand for.
+    parts : tuple of (float, Lengths), optional
+        Of a mixture the shares and laws that it is made of.
     """
 
     tokens: NDArray[np.float64]
     weights: NDArray[np.float64]
     kind: str = "constant"
+    log_law: tuple[float, float] | None = None
+    parts: tuple[tuple[float, Lengths], ...] = ()
 
     def moment(self, order: int) -> float:
         """Raw moment E[X^order] [token^order]."""
@@ -163,11 +180,61 @@ class Lengths:
         return {}
 
     def quantile(self, share: float) -> float:
-        """Smallest point [token] whose cumulated weight reaches ``share``."""
+        """Length [token] that ``share`` of the requests do not exceed, not below one token.
+
+        Of a log-normal that of the law, not of its bins, and so of a mixture. Of a list the
+        smallest length whose cumulated share is more than ``share``: where a jump ends just there,
+        the length after it.
+        """
         if share not in self._quantiles:
-            index = int(self._reached.searchsorted(share - SLACK))
-            self._quantiles[share] = float(self.tokens[min(index, len(self.tokens) - 1)])
+            self._quantiles[share] = self._quantile(share)
         return self._quantiles[share]
+
+    def _quantile(self, share: float) -> float:
+        if self.log_law is not None and 0.0 < share < 1.0:
+            mu, sigma = self.log_law
+            return max(math.exp(mu + sigma * _NORMAL.inv_cdf(share)), 1.0)
+        if self.parts:
+            return self._mixed_quantile(share)
+        return float(self.tokens[min(self._place(share), len(self.tokens) - 1)])
+
+    def _place(self, share: float) -> int:
+        """Place of the first point up to which clearly more than ``share`` lies."""
+        return int(self._reached.searchsorted(share + NEAR_JUMP))
+
+    def _mixed_quantile(self, share: float) -> float:
+        """:meth:`quantile` of a mixture, between those of its parts, by halving."""
+        each = [part.quantile(share) for _, part in self.parts]
+        low, high = min(each) * (1.0 - SLACK), max(each)
+        while high - low > SLACK * high:
+            middle = (low + high) / 2.0
+            if self.share_above(middle) > 1.0 - share - NEAR_JUMP:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def share_of_lump(self, share: float) -> float:
+        """Of the requests as long as :meth:`quantile` the share that ``share`` of all asks for,
+        where they are a lump and it is more: of 60 % short answers 5 in 6 are half of all."""
+        index = self._place(share)
+        if self.log_law is not None or index >= len(self.weights):
+            return share
+        weight = float(self.weights[index])
+        if weight < LUMP:
+            return share
+        below = float(self._reached[index]) - weight
+        return max(share, min((share - below) / weight, MOST_OF_LUMP))
+
+    def share_above(self, tokens: float) -> float:
+        """Share of the requests that are longer than ``tokens``; of a log-normal that of the law.
+        """
+        if self.parts:
+            return sum(s * part.share_above(tokens) for s, part in self.parts)
+        if self.log_law is None:
+            return float(self.weights[self.tokens > tokens].sum())
+        mu, sigma = self.log_law
+        return _NORMAL.cdf((mu - math.log(tokens)) / sigma) if tokens >= 1.0 else 1.0
 
     @cached_property
     def mean_gaps(self) -> Gaps:
@@ -188,7 +255,10 @@ class Lengths:
 
     def scaled(self, factor: float) -> Lengths:
         """The same shape with every length multiplied by ``factor`` (not below one token)."""
-        return Lengths(np.maximum(self.tokens * factor, 1.0), self.weights, self.kind)
+        law = None if self.log_law is None else (self.log_law[0] + math.log(factor),
+                                                 self.log_law[1])
+        return Lengths(np.maximum(self.tokens * factor, 1.0), self.weights, self.kind, law,
+                       tuple((share, part.scaled(factor)) for share, part in self.parts))
 
 
 def constant(tokens: float) -> Lengths:
@@ -236,29 +306,15 @@ def _binned(mu: float, sigma: float, edges: NDArray[np.float64]) -> Lengths:
     below = [_NORMAL.cdf(_NORMAL.inv_cdf(float(p)) - sigma) for p in edges[1:-1]]
     shares = np.diff(edges)
     means = math.exp(mu + sigma**2 / 2) * np.diff([0.0, *below, 1.0]) / shares
-    return Lengths(np.maximum(means, 1.0), shares, "lognormal")
-
-
-def lognormal_parameters(lengths: Lengths) -> tuple[float, float]:
-    """Mean and deviation of ln(tokens) of binned log-normal lengths.
-
-    Of a log-normal cut at its quantile z, the share Phi(z - sigma) of the mean lies below the cut.
-    """
-    mean = lengths.mean
-    edges = np.concatenate([[0.0], np.cumsum(lengths.weights)])
-    place = int(np.searchsorted(edges, 0.9 - 1e-9)) - 1
-    below = float(lengths.weights[: place + 1] @ lengths.tokens[: place + 1]) / mean
-    share = min(max(float(edges[place + 1]), 1e-9), 1 - 1e-9)
-    sigma = _NORMAL.inv_cdf(share) - _NORMAL.inv_cdf(min(max(below, 1e-9), 1 - 1e-9))
-    return math.log(mean) - sigma**2 / 2.0, sigma
+    return Lengths(np.maximum(means, 1.0), shares, "lognormal", (mu, sigma))
 
 
 def with_tail(lengths: Lengths) -> Lengths:
     """The same lengths, those of a log-normal with its longest hundredth in finer bins: of
     many answers the longest is among these."""
-    if lengths.kind != "lognormal" or len(lengths.tokens) == 1:
+    if lengths.log_law is None:
         return lengths
-    return _binned(*lognormal_parameters(lengths), _TAIL_EDGES)
+    return _binned(*lengths.log_law, _TAIL_EDGES)
 
 
 def from_mean_p95(mean: float, p95: float) -> Lengths:
@@ -347,8 +403,9 @@ class Workload:
     @cached_property
     def lengths_key(self) -> tuple[object, ...]:
         """What distinguishes the lengths of one workload from another's, hashable."""
-        return (*(part.tobytes() for x in (self.prompt, self.output)
-                  for part in (x.tokens, x.weights)), self.prefix_hit)
+        lengths = self.prompt, self.output
+        return (*(part.tobytes() for x in lengths for part in (x.tokens, x.weights)),
+                *(x.log_law for x in lengths), self.prefix_hit)
 
     @cached_property
     def _at_rates(self) -> dict[tuple[float, float], Workload]:
@@ -385,7 +442,7 @@ class Workload:
     def reference(self) -> Lengths:
         """Answers of the same shape and of the reference mean."""
         factor = REFERENCE_TOKENS / self.output.mean
-        return replace(self.output, tokens=self.output.tokens * factor)
+        return replace(self.output, tokens=self.output.tokens * factor, log_law=None, parts=())
 
     @cached_property
     def running_context(self) -> float:
@@ -427,6 +484,44 @@ class Workload:
         if self.output.several:
             return self.slos
         return tuple(s for s in self.slos if s.metric not in BETWEEN_TOKENS)
+
+    def first_percentile(self, percentile: float) -> float:
+        """The percentile at which the first token counts in one of the whole request.
+
+        At least :data:`LEAST_PART`, and what a lump of answers asks for; where answers are of one
+        token, they are the whole request.
+        """
+        if not self.output.several:
+            return percentile
+        return max(percentile, 100.0 * self.output.share_of_lump(percentile / 100.0), LEAST_PART)
+
+    def token_percentile(self, percentile: float) -> float:
+        """The percentile at which the time per token counts in one of the whole request.
+
+        The time of an answer is a product, so squares of spreads of logarithms add up: beside
+        log-normal lengths of spread s the token time counts at ``z b / sqrt(b^2 + s^2)``, with b
+        :data:`TOKEN_SPREAD` (first-order reliability; Hasofer & Lind 1974). Beside constant and
+        listed lengths it counts as the first token does; never below :data:`LEAST_PART`.
+        """
+        law = self.output.log_law
+        if law is None:
+            return self.first_percentile(percentile)
+        part = TOKEN_SPREAD / math.hypot(TOKEN_SPREAD, law[1])
+        return max(100.0 * _NORMAL.cdf(part * _NORMAL.inv_cdf(percentile / 100.0)), LEAST_PART)
+
+    def prompt_share(self, target: Slo) -> float:
+        """Share of the prompts that a percentile of first tokens or whole requests counts."""
+        return (self.first_percentile(target.percentile) if target.metric == "e2e"
+                else target.percentile) / 100.0
+
+    def first_level(self, target: Slo) -> float:
+        """Share of first tokens that must keep their part of a target on the whole request, less
+        :data:`SLACK`."""
+        return self.first_percentile(target.percentile) / 100.0 - SLACK
+
+    def token_level(self, target: Slo) -> float:
+        """Share of the answers whose tokens must keep theirs, less :data:`SLACK`."""
+        return self.token_percentile(target.percentile) / 100.0 - SLACK
 
     def slo(self, metric: str) -> Slo | None:
         """The target of a metric, None when there is none that can be missed."""

@@ -48,7 +48,8 @@ def mixed_lengths(parts: Sequence[Lengths], shares: Sequence[float]) -> Lengths:
     weights = np.bincount(inverse, weights=weights).astype(float)
     if len(values) > MOST_POINTS:
         values, weights = _merged(values, weights / weights.sum())
-    return Lengths(values, weights / weights.sum(), "empirical")
+    return Lengths(values, weights / weights.sum(), "empirical",
+                   parts=tuple(zip(np.divide(shares, sum(shares)).tolist(), parts, strict=True)))
 
 
 def _merged(tokens: Array, weights: Array) -> tuple[Array, Array]:

@@ -292,6 +292,23 @@ def between_tokens(figure: dict[str, float], workload: Workload) -> dict[str, fl
     return figure if workload.output.several else dict.fromkeys(figure, math.nan)
 
 
+def with_parts(levels: tuple[float, ...], workload: Workload) -> tuple[float, ...]:
+    """Percentiles with those at which the parts of a whole request count."""
+    return tuple(sorted({*levels, *map(workload.first_percentile, levels),
+                         *map(workload.token_percentile, levels)}))
+
+
+def shown(figure: dict[str, float], levels: tuple[float, ...]) -> dict[str, float]:
+    """A figure at some of its percentiles."""
+    return {key: figure[key] for key in ("mean", *(f"p{p:g}" for p in levels))}
+
+
+def parts_of(figure: dict[str, float], levels: tuple[float, ...],
+             part: Callable[[float], float]) -> dict[str, float]:
+    """For each percentile of a whole request what a part of it counts [s]: its own at ``part``."""
+    return {"mean": figure["mean"], **{f"p{p:g}": figure[f"p{part(p):g}"] for p in levels}}
+
+
 def levels_of(figure: dict[str, float]) -> list[str]:
     """The percentile keys of a figure."""
     return [key for key in figure if key != "mean"]
@@ -319,17 +336,20 @@ def best_case_s(table: Table, target: Slo, ttft_s: float, tokens: float) -> floa
         return float(table.step_s[0])
     if target.metric == "tpot":
         return token_s * pace_at(drafts.reference, target.level)
-    return ttft_s + token_s * tokens * pace_at(drafts.of_length(tokens + 1.0), target.level)
+    level = table.workload.token_level(target)
+    return ttft_s + token_s * tokens * pace_at(drafts.of_length(tokens + 1.0), level)
 
 
 def e2e_figures(ttft: dict[str, float], tpot: dict[str, float], workload: Workload
                 ) -> dict[str, float]:
-    """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles (a bound).
+    """End-to-end latency: TTFT + TPOT (n - 1); percentiles by the sum of percentiles, on the safe
+    side.
 
     Parameters
     ----------
-    tpot : dict
-        [s] of answers of the mean length (``mean``) and of each percentile of the lengths.
+    ttft, tpot : dict
+        [s] as of :func:`parts_of`; TPOT of answers of the mean length (``mean``) and of each
+        percentile of the lengths.
     """
     output = workload.output
     result = {"mean": ttft["mean"] + tpot["mean"] * max(output.mean - 1.0, 0.0)}

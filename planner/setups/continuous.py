@@ -41,6 +41,9 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     highest_held,
+    parts_of,
+    shown,
+    with_parts,
 )
 from planner.stalls import Stalls
 from planner.stepping import highest_rate
@@ -234,7 +237,7 @@ class Continuous(ABC):
         alike = replace(chain, gaps=self.drafts.of_length(tokens + 1.0), known={})
         limit_s = target.limit_s - float(self.table.first_token_s.min())
         within = alike.token_share_within(max(limit_s, 0.0) / tokens * (1.0 + CLOSE))
-        return within[index] >= target.level
+        return within[index] >= self.workload.token_level(target)
 
     def gaps_late(self, target: Slo, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether a batch limit misses a target on gaps at a rate [1/s]."""
@@ -245,16 +248,17 @@ class Continuous(ABC):
 
     def _late(self, target: Slo, chain: Chain, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether a cap misses a target on whole requests."""
-        q, at = target.percentile / 100.0, cap - 1
-        tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
+        q, at, workload = target.percentile / 100.0, cap - 1, self.workload
+        tokens = max(workload.output.quantile(q) - 1.0, 0.0)
         times = chain.times_of(self.drafts.of_length(tokens + 1.0))
         wait, latency = self.prefill(rate_per_s, cv2, chain.mean_running_by_cap()[at:cap])
         places, given_s = chain.waiting()
         return not ends_in_time(
-            target.limit_s, _level(target), tokens, target.level, times.step_s, times.times,
-            times.most_s, times.paces, chain.written()[:cap], float(chain.tail()[at]),
-            float(wait.busy[0]), float(wait.mean_s[0]), float(wait.second_s2[0]),
-            float(places[at]), float(given_s[at]), latency[0], self.table.prompt_weights, CLOSE)
+            target.limit_s, workload.first_level(target), tokens, workload.token_level(target),
+            times.step_s, times.times, times.most_s, times.paces, chain.written()[:cap],
+            float(chain.tail()[at]), float(wait.busy[0]), float(wait.mean_s[0]),
+            float(wait.second_s2[0]), float(places[at]), float(given_s[at]), latency[0],
+            self.table.prompt_weights, CLOSE)
 
     def means(self, rate_per_s: float, cv2: float, cap: int) -> tuple[float, float]:
         """Mean TTFT and TPOT [s] under a batch limit: what orders equal fleets."""
@@ -279,7 +283,7 @@ class Continuous(ABC):
         """The percentile of a metric [s] with no other request on the replica."""
         q = target.percentile / 100.0
         _, latency = self.prefill(0.0, 1.0, np.array([1.0]))
-        prompt = self.workload.new_prompt.quantile(q)
+        prompt = self.workload.new_prompt.quantile(self.workload.prompt_share(target))
         ttft = float(np.interp(prompt, self.table.prompt_tokens, latency[0]))
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         return best_case_s(self.table, target, ttft, tokens)
@@ -300,8 +304,9 @@ class Continuous(ABC):
         prefill, latency = self.prefill(rate_per_s, cv2, np.array([running]))
         places, given_s = (float(column[cap - 1]) for column in chain.waiting())
         wait, weights = placed_wait(prefill, places, given_s), self.table.prompt_weights
-        mean = float(wait.mean_s) + float(latency[0] @ weights)
-        ttft = figures(mean, levels, sum_percentiles(wait, latency[0], weights, levels))
+        mean, asked = float(wait.mean_s) + float(latency[0] @ weights), with_parts(
+            levels, self.workload)
+        ttft = figures(mean, asked, sum_percentiles(wait, latency[0], weights, asked))
         tpot_values = chain.tpot_percentiles(cap, levels)
         tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
 
@@ -309,20 +314,23 @@ class Continuous(ABC):
             mean_s, values = chain.gap_figures(cap, levels)
             return between_tokens(figures(mean_s, levels, values), self.workload)
 
-        e2e = e2e_figures(ttft, self._whole(chain, cap, levels), self.workload)
-        return Latencies(ttft, between_tokens(tpot, self.workload), gaps, e2e, running,
-                         self.prompt_load(rate_per_s, running),
+        e2e = e2e_figures(parts_of(ttft, levels, self.workload.first_percentile),
+                          self._whole(chain, cap, levels), self.workload)
+        return Latencies(shown(ttft, levels), between_tokens(tpot, self.workload), gaps, e2e,
+                         running, self.prompt_load(rate_per_s, running),
                          lambda: {"admission_wait_share": places})
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""
-        values = chain.tpot_percentiles(cap, levels, self.drafts.at(levels))
+        parts = tuple(map(self.workload.token_percentile, levels))
+        values = chain.tpot_percentiles(cap, parts, self.drafts.at(levels))
         return figures(chain.mean_tpot(cap, self.drafts.mean), levels, values)
 
 
 def outputs_of(drafts: Drafts) -> Outputs:
     """What the answers of a workload are sent in."""
     return Outputs(drafts.accepted, drafts.outputs, drafts.reference_outputs)
+
 
 
 def limit_of(target: Slo | None) -> tuple[float, float]:

@@ -39,6 +39,9 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     levels_of,
+    parts_of,
+    shown,
+    with_parts,
 )
 from planner.setups.continuous import RESIDUAL, Array, limit_of, most_tokens, outputs_of
 from planner.stepping import highest_rate
@@ -365,12 +368,12 @@ class Pair:
         seen = done + self.handover_s(chain, cap)
         admission = self.decode.admission(chain, cap)
         first, place = wait + admission.cards, admission.place
-        ttft = figures(float(first.mean_s + place.mean_s) + float(seen @ weights), levels,
-                       placed_percentiles(first, place, seen, weights, levels))
-        values = chain.tpot_percentiles(cap, levels)
-        running = chain.mean_running(cap)
-        tpot = figures(chain.mean_tpot(cap), levels, values)
         workload = self.decode.workload
+        asked = with_parts(levels, workload)
+        ttft = figures(float(first.mean_s + place.mean_s) + float(seen @ weights), asked,
+                       placed_percentiles(first, place, seen, weights, asked))
+        tpot = figures(chain.mean_tpot(cap), levels, chain.tpot_percentiles(cap, levels))
+        running = chain.mean_running(cap)
 
         def gaps() -> dict[str, float]:
             mean_s, found = chain.gap_figures(cap, levels)
@@ -382,16 +385,17 @@ class Pair:
                     "transfer_mean_s": self.mean_transfer_s(),
                     **{f"prefill_done_{key}_s": early[key] for key in levels_of(early)}}
 
-        e2e = e2e_figures(ttft, self._whole(chain, cap, levels, tpot), workload)
-        return Latencies(ttft, between_tokens(tpot, workload), gaps, e2e, running,
+        e2e = e2e_figures(parts_of(ttft, levels, workload.first_percentile),
+                          self._whole(chain, cap, levels), workload)
+        return Latencies(shown(ttft, levels), between_tokens(tpot, workload), gaps, e2e, running,
                          self.prefill.load(rates[0]), more)
 
-    def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...], tpot: dict[str, float]
-               ) -> dict[str, float]:
-        """TPOT [s] of answers as long as the mean, and as each percentile of their length; that of
-        all, ``tpot``, where it is the same for every length."""
+    def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
+        """TPOT [s] of answers as long as the mean, and as each percentile of their length; without
+        drafts it is the same for every length."""
         drafts = self.decode.drafts
+        parts = tuple(map(drafts.workload.token_percentile, levels))
         if drafts.speculative is None:
-            return tpot
-        values = chain.tpot_percentiles(cap, levels, drafts.at(levels))
+            return figures(chain.mean_tpot(cap), levels, chain.tpot_percentiles(cap, parts))
+        values = chain.tpot_percentiles(cap, parts, drafts.at(levels))
         return figures(chain.mean_tpot(cap, drafts.mean), levels, values)

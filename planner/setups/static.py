@@ -33,6 +33,9 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     highest_held,
+    parts_of,
+    shown,
+    with_parts,
 )
 from planner.setups.continuous import Array
 from planner.workload import SLACK, Lengths, Slo, with_tail
@@ -158,14 +161,16 @@ class Static:
             if target.metric == "e2e":
                 tokens = max(self.workload.output.quantile(level) - 1.0, 0.0)
                 paces = self.drafts.of_length(tokens + 1.0).paces
-                limit_s -= law.tpot_percentiles([level], paces)[0] * tokens
+                part = self.workload.token_percentile(target.percentile) / 100.0
+                limit_s -= law.tpot_percentiles([part], paces)[0] * tokens
+                level = self.workload.first_percentile(target.percentile) / 100.0
             if target.metric == "tpot":
                 share = law.tpot_within(limit_s, self.drafts.reference.paces)
             elif target.metric == "itl":
                 share = law.tpot_within(limit_s, np.array([self.drafts.accepted]))
             else:
                 share = float(law.ttft_within(np.array([limit_s]))[0])
-            if share < target.level:
+            if share < level - SLACK:
                 return target.metric
         return ""
 
@@ -188,7 +193,7 @@ class Static:
         """The percentile of a metric [s] with no other request on the replica."""
         q = target.percentile / 100.0
         table = self.table
-        prompt = self.workload.new_prompt.quantile(q)
+        prompt = self.workload.new_prompt.quantile(self.workload.prompt_share(target))
         ttft = float(np.interp(prompt, table.prompt_tokens, table.first_token_s))
         tokens = max(self.workload.output.quantile(q) - 1.0, 0.0)
         return best_case_s(table, target, ttft, tokens)
@@ -199,24 +204,29 @@ class Static:
         if law is None:
             return None
         levels = tuple(sorted({*PERCENTILES, *(s.percentile for s in self.workload.slos)}))
-        ttft, tpot = law.ttft_figures(levels), law.tpot_figures(levels, self.drafts.own.paces)
-        e2e = e2e_figures(ttft, self._whole(law, levels, tpot), self.workload)
+        ttft = law.ttft_figures(with_parts(levels, self.workload))
+        tpot = law.tpot_figures(levels, self.drafts.own.paces)
+        e2e = e2e_figures(parts_of(ttft, levels, self.workload.first_percentile),
+                          self._whole(law, levels), self.workload)
         load = rate_per_s * float(self.cycle_s[cap - 1]) / cap
 
         def gaps() -> dict[str, float]:
             found = law.tpot_figures(levels, np.array([self.drafts.accepted]))
             return between_tokens(found, self.workload)
 
-        return Latencies(ttft, between_tokens(tpot, self.workload), gaps, e2e, law.running, load)
+        return Latencies(shown(ttft, levels), between_tokens(tpot, self.workload), gaps, e2e,
+                         law.running, load)
 
-    def _whole(self, law: Batches, levels: tuple[float, ...], tpot: dict[str, float]
-               ) -> dict[str, float]:
-        """TPOT [s] of answers as long as the mean, and as each percentile of their length; that of
-        all, ``tpot``, where it is the same for every length."""
+    def _whole(self, law: Batches, levels: tuple[float, ...]) -> dict[str, float]:
+        """TPOT [s] of answers as long as the mean, and as each percentile of their length; without
+        drafts it is the same for every length."""
+        parts = tuple(map(self.workload.token_percentile, levels))
         if self.drafts.speculative is None:
-            return tpot
+            own = self.drafts.own.paces
+            return figures(law.mean_tpot_s(own), levels,
+                           law.tpot_percentiles([p / 100.0 for p in parts], own))
         values = [law.tpot_percentiles([p / 100.0], paces)[0]
-                  for p, paces in zip(levels, self.drafts.at(levels).paces, strict=True)]
+                  for p, paces in zip(parts, self.drafts.at(levels).paces, strict=True)]
         return figures(law.mean_tpot_s(self.drafts.mean.paces), levels, values)
 
     def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InvalidValue
 from planner.simulator.table import Array, Counts, RequestTable, request_table
-from planner.workload import Lengths, Workload, lognormal_parameters
+from planner.workload import Lengths, Workload
 
 
 def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> Array:
@@ -99,11 +99,10 @@ def diurnal_arrivals(rate_per_s: float, profile: ArrayLike, count: int, seed: in
 def draw_lengths(lengths: Lengths, count: int, rng: np.random.Generator) -> Counts:
     """Token counts [token] of a distribution.
 
-    A log-normal is drawn as such, with the spread of its bins; other kinds by their points.
+    A log-normal is drawn as such; other kinds by their points.
     """
-    if lengths.kind == "lognormal" and len(lengths.tokens) > 1:
-        mu, sigma = lognormal_parameters(lengths)
-        values = np.exp(rng.normal(mu, sigma, count))
+    if lengths.log_law is not None:
+        values = np.exp(rng.normal(*lengths.log_law, count))
     else:
         values = rng.choice(lengths.tokens, count, p=lengths.weights / lengths.weights.sum())
     return np.maximum(np.round(values), 1.0).astype(np.int64)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.catalog.book import Catalog, PriceChoice
+from planner.contexts import beyond_message, noted_share
 from planner.cost import fleet_cost
 from planner.describe import latency_ms, warnings
 from planner.fleet import Fleet
@@ -45,9 +46,16 @@ def lean_document(rank: int, fleet: Fleet, request: PlanRequest,
         "e2e_ms": latency_ms(seen.e2e_s), "usd_per_hour": cost.usd_per_hour,
         "usd_per_month": cost.usd_per_month,
         "usd_per_million_tokens": cost.usd_per_million_tokens, "power_kw": power,
-        "warnings": warnings(seen, request),
+        "warnings": warnings(seen, request) + _too_long(fleet, request),
         "confidence": confidence_of([p.pool.deployment for p in fleet.pools]),
     }
+
+
+def _too_long(fleet: Fleet, request: PlanRequest) -> list[str]:
+    """That some requests are longer than the model's context, where they are."""
+    llm = fleet.sized.pools[0].deployment.llm
+    share = noted_share(request.workload, llm)
+    return [beyond_message(share, llm)] if share else []
 
 
 def cell_rows(request: PlanRequest, catalog: Catalog) -> list[Row]:

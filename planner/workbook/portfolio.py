@@ -165,7 +165,8 @@ def _utilization(row: Planned) -> float | None:
 
 def _lever(row: Planned) -> str | None:
     """The first lever that changes something; what only says what limits the fleet is none."""
-    levers = [a for a in row.plan.advice if not advice.states_limit(a)]
+    levers = [a for a in row.plan.advice
+              if not advice.states_limit(a) and a.get("code") != "beyond_context"]
     found = next((a for a in levers if not advice.changes_nothing(a)), None)
     return words.named(row.plan, found.get("message") or "") if found else None
 

@@ -33,6 +33,8 @@ NAME = "Summary"
 MOST_OPTIONS = 8
 MOST_LEVERS, MOST_IDLE = 8, 2
 """Most levers on the page, and most of them that leave the number of GPUs as it is."""
+FIRST_SAID = ("no_price", "beyond_context")
+"""Advice that is no lever and stands before them."""
 SHORTER = ((re.compile(r"(\d) GPUs instead of \d+ \(([^,()]*), ([\d.,]+ USD/h)\)"),
             r"\1 GPUs (\2), \3"),
            (re.compile(r"(\d) GPUs instead of \d+ \(([^,()]*)\)"), r"\1 GPUs (\2)"),
@@ -276,7 +278,7 @@ def _levers(plan: Plan) -> list[str]:
     """What the page says of the levers: all that change something, two that do not."""
     idle = [a for a in plan.advice if advice.changes_nothing(a)][MOST_IDLE:]
     kept = [a for a in plan.advice if a not in idle]
-    first = [a for a in kept if advice.states_limit(a) or a.get("code") == "no_price"]
+    first = [a for a in kept if advice.states_limit(a) or a.get("code") in FIRST_SAID]
     kept = [*first, *(a for a in kept if a not in first)]
     said = [f"•  {_short(plan, a)}" for a in kept[:MOST_LEVERS]]
     if len(said) < len(plan.advice):

@@ -45,6 +45,7 @@ LEVERS = {
     "speculative_decoding": "Speculative decoding", "spare_replica": "Spare replica",
     "another_gpu": "Another GPU", "disaggregated": "Two pools",
     "faster_gpu": "A faster GPU", "no_price": "No price",
+    "beyond_context": "Longer than the context",
 }
 
 

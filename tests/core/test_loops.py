@@ -175,7 +175,8 @@ def ends(source, chain, rate, cv2, cap):
     shares[-1] *= 1.0 + chain.tail()[cap - 1]
     shares = np.append(shares / shares.sum(), np.zeros(len(chain.n) - cap))
     grid = np.linspace(times.step_s[0], target.limit_s / tokens, 20_000)
-    kept = np.array([tokens_within(times, np.array([x])) @ shares for x in grid])[:, 0] >= q
+    first, enough = workload.first_level(target), workload.token_level(target)
+    kept = np.array([tokens_within(times, np.array([x])) @ shares for x in grid])[:, 0] >= enough
     if not kept.any():
         return False
     wait, latency = source.prefill(rate, cv2, chain.mean_running_by_cap()[index])
@@ -183,7 +184,7 @@ def ends(source, chain, rate, cv2, cap):
     within = [float(share_within_both(target.limit_s - x * tokens, wait, place, latency,
                                       source.table.prompt_weights)[0])
               for x in grid[max(int(np.argmax(kept)) - 1, 0):][:2]]
-    return None if min(within) < q <= max(within) else min(within) >= q
+    return None if min(within) < first <= max(within) else min(within) >= first
 
 
 @pytest.mark.slow

@@ -26,7 +26,6 @@ from planner.workload import (
     Workload,
     constant,
     from_mean_p95,
-    lognormal_parameters,
     with_tail,
 )
 
@@ -136,7 +135,8 @@ def test_shares_are_shares(rate, cv2):
 def test_the_longest_of_many_log_normal_answers(count):
     """E[longest of b] = the integral of 1 - F(x)^b, by SciPy."""
     answers = from_mean_p95(300.0, 1000.0)
-    mu, sigma = lognormal_parameters(answers)
+    assert answers.log_law is not None
+    mu, sigma = answers.log_law
     law = stats.lognorm(sigma, scale=math.exp(mu))
     wanted = integrate.quad(lambda x: 1.0 - law.cdf(x) ** count, 0.0, 60_000.0, limit=500)[0]
     tailed = with_tail(answers)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InvalidValue
@@ -25,14 +25,7 @@ from planner.simulator import (
     time_slice,
 )
 from planner.simulator.generate import draw_lengths, rates_of
-from planner.workload import (
-    Workload,
-    constant,
-    empirical,
-    from_mean_p95,
-    lognormal,
-    lognormal_parameters,
-)
+from planner.workload import Workload, constant, empirical, from_mean_p95, lognormal
 
 COUNT = 200_000
 TRACE = Path(__file__).resolve().parents[2] / "examples" / "trace_conversation.csv"
@@ -62,9 +55,13 @@ def test_days_follow_their_profile():
     assert (COUNT - 1) / (arrivals[-1] - arrivals[0]) == pytest.approx(rate, rel=0.05)
 
 
-@given(st.floats(3.0, 9.0), st.floats(0.05, 1.4))
-def test_binned_lognormals_give_their_parameters_back(mu, sigma):
-    assert lognormal_parameters(lognormal(mu, sigma)) == pytest.approx((mu, sigma), rel=0.02)
+@settings(max_examples=10)
+@given(st.floats(5.0, 9.0), st.floats(0.05, 1.4), st.floats(0.5, 2.0))
+def test_lognormals_are_drawn_from_their_law(mu, sigma, factor):
+    drawn = np.log(draw_lengths(lognormal(mu, sigma).scaled(factor), COUNT,
+                                np.random.default_rng(3)))
+    assert drawn.mean() == pytest.approx(mu + np.log(factor), abs=0.05 * sigma + 0.01)
+    assert drawn.std() == pytest.approx(sigma, rel=0.05, abs=0.01)
 
 
 def test_drawn_lengths_follow_their_distribution():

@@ -10,6 +10,8 @@ from xlsxwriter.utility import xl_col_to_name
 from planner.workbook.live.board import Board, Column
 from planner.workbook.live.expr import (
     X,
+    exp,
+    highest,
     least,
     ln,
     most,
@@ -22,7 +24,17 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
-from planner.workload import EDGES, SLACK, Z95, Lengths
+from planner.workload import (
+    EDGES,
+    LEAST_PART,
+    LUMP,
+    MOST_OF_LUMP,
+    NEAR_JUMP,
+    SEVERAL_TOKENS,
+    TOKEN_SPREAD,
+    Z95,
+    Lengths,
+)
 
 EDGES = EDGES
 BINS = len(EDGES) - 1
@@ -82,11 +94,45 @@ class LengthRows:
     mean: X
     second: X
     third: X
+    law_mean: X
+    sigma: X
+    keeps: X | None
 
     def quantile(self, level: X) -> X:
-        """Smallest length whose cumulated share reaches a level."""
-        below = total(1.0 * (self.reached.all < level - SLACK))
-        return pick(self.tokens.all, least(below + 1.0, x(len(self.tokens.value))))
+        """Length that a share of the requests do not exceed (``Lengths.quantile``)."""
+        law = most(self.law_mean * exp(self.sigma * (normal_inverse(level) - self.sigma / 2.0)),
+                   1.0)
+        if self.keeps is None:
+            return law
+        return when(self.keeps, pick(self.tokens.all, self._place(level)), law)
+
+    def first_level(self, level: X) -> X:
+        """Share at which the first token counts (``Workload.first_percentile``)."""
+        return self._least(level, level if self.keeps is None else self._of_lump(level))
+
+    def token_level(self, level: X) -> X:
+        """Share at which the time per token counts (``Workload.token_percentile``)."""
+        part = TOKEN_SPREAD / sqrt(x(TOKEN_SPREAD**2) + square(self.sigma))
+        own = normal(part * normal_inverse(level))
+        if self.keeps is not None:
+            own = when(self.keeps, self._of_lump(level), own)
+        return self._least(level, own)
+
+    def _least(self, level: X, own: X) -> X:
+        several = highest(self.tokens.all) >= SEVERAL_TOKENS
+        return when(several, most(own, LEAST_PART / 100.0), level)
+
+    def _place(self, level: X) -> X:
+        """Place of the first listed length whose cumulated share is more than a level."""
+        below = total(1.0 * (self.reached.all < level + NEAR_JUMP))
+        return least(below + 1.0, x(len(self.tokens.value)))
+
+    def _of_lump(self, level: X) -> X:
+        """The level, or what it asks of a lump of listed answers (``Lengths.share_of_lump``)."""
+        place = self._place(level)
+        weight, reached = pick(self.share.all, place), pick(self.reached.all, place)
+        asked = (level - reached + weight) / most(weight, LUMP)
+        return when(weight >= LUMP, most(level, least(asked, MOST_OF_LUMP)), level)
 
 
 def spread(board: Board, which: str, source: LengthInputs) -> X:
@@ -118,7 +164,8 @@ def write(board: Board, title: str, prompt: LengthInputs, output: LengthInputs
         found.append(_columns(board, top, 2 + 3 * place, source, sigma, upto, z))
     board.row = top + count
     made = []
-    for place, (name, one) in enumerate(zip(("Prompt", "Output"), found, strict=True)):
+    for place, (name, one, source, sigma) in enumerate(zip(
+            ("Prompt", "Output"), found, (prompt, output), sigmas, strict=True)):
         board.row, keep = head + 3 * place, board.row
         tokens, share, reached = one
         mean = board.line(f"{name}: mean", total(share.all * tokens.all), "tokens")
@@ -126,7 +173,9 @@ def write(board: Board, title: str, prompt: LengthInputs, output: LengthInputs
                             total(share.all * square(tokens.all)), "tokens²", "", "count")
         third = board.line(f"{name}: mean of cubes", total(share.all * tokens.all ** 3),
                            "tokens³", "", "science")
-        made.append(LengthRows(tokens, share, reached, mean, second, third))
+        keeps = source.p95.is_(source.given_p95) if source.listed else None
+        made.append(LengthRows(tokens, share, reached, mean, second, third, source.mean, sigma,
+                               keeps))
         board.row = keep
     return made[0], made[1]
 

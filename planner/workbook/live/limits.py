@@ -38,7 +38,8 @@ def settled(chain: Chain, one: Asked, found: Open) -> X:
         chain.at_limit(trial)
         chain.first_token(trial)
         _whole_columns(chain, one, targets.e2e_level)
-        late = _first_token(chain, trial, targets.e2e, targets.e2e_level)
+        assert targets.e2e_first is not None
+        late = _first_token(chain, trial, targets.e2e, targets.e2e_first)
         left = _left(chain, trial, targets.e2e, targets.e2e_level, late)
         allowed = allowed * (_whole_in_time(chain, trial, found, left).all >= 0.0)
     if targets.itl is not None and targets.itl_level is not None:
@@ -84,12 +85,14 @@ def _left(chain: Chain, one: Asked, limit: X, level: X, late: X) -> X:
 
 
 def whole_within(chain: Chain, one: Asked, limit: X, level: X) -> X:
-    """Share of the answers of a level whose tokens keep the time that first tokens of that level
-    leave them, at the limit of the rate: where it reaches the level, whole requests are in time
+    """Share of the answers of a level whose tokens keep the time that first tokens leave them, at
+    the limit of the rate: where it reaches the level of tokens, whole requests are in time
     (``loops.ends_in_time``)."""
+    part = chain.targets.e2e_first
     assert one.alone is not None
-    late = most(_first_token(chain, one, limit, level), _late(
-        chain, one, limit, level, one.alone, "first token, wait for the prefill alone"))
+    assert part is not None
+    late = most(_first_token(chain, one, limit, part), _late(
+        chain, one, limit, part, one.alone, "first token, wait for the prefill alone"))
     left = _left(chain, one, limit, level, late)
     reached = chain.whole(one, chain.tables.output.quantile(level), chain.whole_label)
     return chain.put(one)("Share of answers within it", reached(left))
@@ -105,7 +108,7 @@ def _whole_in_time(chain: Chain, trial: Asked, found: Open, left: X) -> Column:
     law, last = trial.laws[chain.whole_label][0], trial.laws[f"{chain.whole_label}, limits"][0]
     good = share_within(left, trial.pace.step, law, t.variance.each, "each")
     good_last = share_within(left, trial.limits_pace.step, last, None, "each")
-    level = chain.targets.e2e_level
+    level = chain.targets.e2e_token
     assert level is not None
     return chain.in_time(trial, found.test, found.waiting, good, good_last,
                          level - TOKEN_BARELY, text)

@@ -58,6 +58,7 @@ class OptionSheet:
         self._targets()
         self.prompt, self.output = write_lengths(b, "Lengths", self.demand.prompt,
                                                  self.demand.output)
+        self._parts()
         b.heading("Running sequences")
         growth = b.line("Output written so far, mean", self.output.second
                         / (2.0 * self.output.mean), "tokens", "E[o²] / (2 E[o])", "one")
@@ -97,6 +98,19 @@ class OptionSheet:
         targets = Targets(ttft, ttft_level, tpot, tpot_level, *e2e, *itl)
         whole = e2e[1] if e2e[1] is not None else self.demand.whole_level
         self.demand = replace(self.demand, targets=targets, whole_level=whole)
+
+    def _parts(self) -> None:
+        """Where the whole request has a target, the levels at which its parts count."""
+        targets, b = self.demand.targets, self.board
+        if targets.e2e_level is None:
+            return
+        b.heading("Parts of the whole request")
+        first = b.line("First token: share that counts",
+                       self.output.first_level(targets.e2e_level), "share", "", "general")
+        token = b.line("Token: share that counts", self.output.token_level(targets.e2e_level),
+                       "share", "less where lengths spread", "general")
+        self.demand = replace(self.demand, targets=replace(
+            targets, e2e_first=first, e2e_token=token))
 
     def step(self, pool: PoolPlan, context: X, spread: X) -> StepSheet:
         """Write the lines of a pool's engine step."""

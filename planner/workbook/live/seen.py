@@ -100,10 +100,10 @@ def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output:
     tpot = _tries(put, "TPOT [s]", wide, reached, at[1])
     tokens = put("Answer of that level [tokens]", output.quantile(at[2]))
     such = chain.whole(one, tokens, "answers of that level", put)
-    each = _tries(put, "TPOT of such an answer [s]", wide, such, at[2])
-    target = X(at[2].text, at[2].value[:1])
-    own = _tries(put, "TTFT of that level, target [s]", span, first.reached, target)
-    first_token = put.but_first("First token of that level [s]", own, ttft)
+    parts = [put(f"Share of {name} that counts", level(at[2])) for name, level in (
+        ("first tokens", output.first_level), ("answers", output.token_level))]
+    each = _tries(put, "TPOT of such an answer [s]", wide, such, parts[1])
+    first_token = _tries(put, "TTFT of that share [s]", span, first.reached, parts[0])
     e2e = first_token + each * most(tokens - 1.0, 0.0)
     board.unprinted.append((start, board.row))
     board.row += 1
@@ -151,16 +151,6 @@ class Across:
         if np.ndim(e.value) < 2:
             return self.board.put(row, COLUMN, e, "cell", "six")
         return self.board.across(row, COLUMN, e, len(e.value), "cell", "six")
-
-    def but_first(self, label: str, first: X, cells: X) -> X:
-        """Write a row that repeats another (``cells``) but in the first column."""
-        row, b = self._label(label), self.board
-        text, values = cells.text.removeprefix(letters(COLUMN)), np.array(cells.value)
-        b.put(row, COLUMN, X(first.text, first.value.item()), "cell", "six")
-        b.across(row, COLUMN + 1, X(letters(COLUMN + 1) + text, values[1:]), len(values) - 1,
-                 "cell", "six")
-        values[0] = first.value
-        return X(f"{letters(COLUMN)}${row + 1}", values)
 
     def _label(self, label: str) -> int:
         self.board.page.write(self.board.row, 0, label, "cell", "text")

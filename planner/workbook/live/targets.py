@@ -24,7 +24,13 @@ NEVER_S = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """Limits [s] and levels of the latency targets, as cells."""
+    """Limits [s] and levels of the latency targets, as cells.
+
+    Attributes
+    ----------
+    e2e_first, e2e_token : X, optional
+        Levels at which first token and time per token count in the whole request.
+    """
 
     ttft: X
     ttft_level: X
@@ -34,6 +40,8 @@ class Targets:
     e2e_level: X | None = None
     itl: X | None = None
     itl_level: X | None = None
+    e2e_first: X | None = None
+    e2e_token: X | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -81,20 +81,19 @@ class TwoPools(Pairs):
         part = when(highest(self.sheet.output.tokens.all) > 1.0, share * targets.e2e / tokens,
                     NEVER_S)
 
-        def level(own: X, limit: X) -> X:
-            assert targets.e2e_level is not None
-            return when(given, when(limit < NEVER_S, most(own, targets.e2e_level),
-                                    targets.e2e_level), own)
+        def level(own: X, limit: X, shared: X | None) -> X:
+            assert shared is not None
+            return when(given, when(limit < NEVER_S, most(own, shared), shared), own)
 
         return replace(
             targets,
             tpot=b.line("Token: limit", least(targets.tpot, part), "s", "", "general"),
-            tpot_level=b.line("Token: share within it", level(targets.tpot_level, targets.tpot),
-                              "share", "", "general"),
+            tpot_level=b.line("Token: share within it", level(
+                targets.tpot_level, targets.tpot, targets.e2e_token), "share", "", "general"),
             ttft=b.line("First token: limit", least(targets.ttft, (1.0 - share) * targets.e2e),
                         "s", "", "general"),
             ttft_level=b.line("First token: share within it", level(
-                targets.ttft_level, targets.ttft), "share", "", "general"))
+                targets.ttft_level, targets.ttft, targets.e2e_first), "share", "", "general"))
 
     def _ranked(self, pairs: list[Pair]) -> dict[str, Column]:
         """A table of the splits: what they need, and their order."""
