@@ -20,7 +20,8 @@ def noted_share(workload: Workload, llm: Llm) -> float:
     """Share of the requests beyond the context of a model; 0 where it is hardly any."""
     if llm.max_context is None:
         return 0.0
-    share = share_beyond(workload, float(llm.max_context))
+    most = float(llm.max_context)
+    share = workload.remembered(("beyond", most), lambda: share_beyond(workload, most))
     return share if share >= NOTED_SHARE else 0.0
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InvalidValue
 
+T = TypeVar("T")
 _NORMAL = NormalDist()
 Z95 = _NORMAL.inv_cdf(0.95)
 MAX_P95_OVER_MEAN = math.exp(Z95**2 / 2)
@@ -408,6 +410,18 @@ class Workload:
                 *(x.log_law for x in lengths), self.prefix_hit)
 
     @cached_property
+    def _known(self) -> dict[tuple[object, ...], Any]:
+        """What was worked out of it, by key."""
+        return {}
+
+    def remembered(self, key: tuple[object, ...], work: Callable[[], T]) -> T:
+        """A value that depends on this workload and on ``key`` alone, worked out once."""
+        if key not in self._known:
+            self._known[key] = work()
+        found: T = self._known[key]
+        return found
+
+    @cached_property
     def _at_rates(self) -> dict[tuple[float, float], Workload]:
         """Those that were asked for."""
         return {}
@@ -493,7 +507,8 @@ class Workload:
         """
         if not self.output.several:
             return percentile
-        return max(percentile, 100.0 * self.output.share_of_lump(percentile / 100.0), LEAST_PART)
+        return self.remembered(("first", percentile), lambda: max(
+            percentile, 100.0 * self.output.share_of_lump(percentile / 100.0), LEAST_PART))
 
     def token_percentile(self, percentile: float) -> float:
         """The percentile at which the time per token counts in one of the whole request.
@@ -507,7 +522,8 @@ class Workload:
         if law is None:
             return self.first_percentile(percentile)
         part = TOKEN_SPREAD / math.hypot(TOKEN_SPREAD, law[1])
-        return max(100.0 * _NORMAL.cdf(part * _NORMAL.inv_cdf(percentile / 100.0)), LEAST_PART)
+        return self.remembered(("token", percentile), lambda: max(
+            100.0 * _NORMAL.cdf(part * _NORMAL.inv_cdf(percentile / 100.0)), LEAST_PART))
 
     def prompt_share(self, target: Slo) -> float:
         """Share of the prompts that a percentile of first tokens or whole requests counts."""

@@ -186,7 +186,7 @@ def build_table(deployment: Deployment, workload: Workload, limits: Limits,
     n = np.arange(1.0, max(cap, 1) + 1.0)
     per_decode = speculative.draft_tokens + 1.0 if speculative else 1.0
     times = StepTimes.of(model, per_decode)
-    drafts = Drafts(speculative, workload)
+    drafts = workload.remembered(("drafts", speculative), lambda: Drafts(speculative, workload))
     step, decode, prefill = _columns(times, n, workload, drafts)
     alone = step[min(deployment.layout.data, len(step)) - 1]
     lag = profile.lag_s(float(alone), workload.prompt.tokens)
