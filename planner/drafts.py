@@ -198,6 +198,10 @@ class Drafts:
         """Mean pace of the answers; 1 without speculation."""
         return mean_of_luck(self.own.paces)
 
+    def reference_pace(self, share: float) -> float:
+        """The pace that a share of the reference answers does not exceed; 1 without speculation."""
+        return 1.0 if self.speculative is None else pace_at(self.reference, share)
+
     @cached_property
     def quickest(self) -> float:
         """The least pace of the answers that a pool is sized for; 1 without speculation."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from planner.drafts import pace_at
 from planner.memory import MemoryBudget, sequence_bytes_per_gpu
 from planner.roofline import Deployment
 from planner.setups.base import Table, best_case_s, held_context
@@ -45,16 +44,15 @@ def late_alone(table: Table) -> Slo | None:
     for target in table.workload.targets:
         if target.metric == "itl":
             continue
-        level, drafts = target.percentile / 100.0, table.drafts
         if target.metric == "tpot":
-            held = token_s * pace_at(drafts.reference, target.level) <= target.limit_s
+            held = token_s * table.drafts.reference_pace(target.level) <= target.limit_s
         else:
-            tokens = 0.0 if target.metric == "ttft" else max(
-                table.workload.output.quantile(level) - 1.0, 0.0)
-            least_s = token_s * float(drafts.of_length(tokens + 1.0).paces.min())
-            early = table.first_token_s <= target.limit_s - least_s * tokens
-            least = (table.workload.first_level(target) if target.metric == "e2e"
-                     else target.level)
+            tokens_s, least = 0.0, target.level
+            if target.metric == "e2e":
+                tokens = max(table.workload.output.quantile(target.percentile / 100.0) - 1.0, 0.0)
+                pace = float(table.drafts.of_length(tokens + 1.0).paces.min())
+                tokens_s, least = token_s * pace * tokens, table.workload.first_level(target)
+            early = table.first_token_s <= target.limit_s - tokens_s
             held = bool(early.all()) or float(table.prompt_weights @ early) >= least
         if not held:
             return target
