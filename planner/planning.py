@@ -164,14 +164,14 @@ def make_plan(request: PlanRequest, catalog: Catalog) -> PlanResult:
     result = PlanResult(regional, resources, {**prices, **used}, catalog.as_of,
                         [document for document, _ in ranked], [f.sized for _, f in ranked],
                         missed, found)
-    result.advice = too_long(regional, resources)
+    result.advice = too_long(regional, resources) + found
     if not request.advice:
         return result
     if ranked:
         lines = advise(regional, resources, pricer, ranked[0][1])
         if ranked[0][0].get("verification", {}).get("held"):  # what was simulated, not promised
             lines = [row for row in lines if not row["code"].startswith("misses_")]
-        result.advice += found + lines
+        result.advice += lines
     else:
         result.advice += advise_infeasible(regional, resources, pricer)
     return result

@@ -25,6 +25,7 @@ from planner.api.calibrations_schema import (
 )
 from planner.api.etags import respond
 from planner.api.problems import Problem
+from planner.api.uploads import other_names
 from planner.api.validation import InvalidDocument, load_document
 from planner.calibration.adjust import Adjustment, calibrate_results
 from planner.calibration.points import MeasuredPoint
@@ -145,7 +146,7 @@ def _read() -> tuple[list[MeasuredPoint], dict[str, Any]]:
 
 
 def _read_form() -> tuple[list[MeasuredPoint], dict[str, Any]]:
-    other = sorted(set(request.files) - {"files", "files[]"})
+    other = other_names(request.files, "files", "files[]")
     if other:
         raise InvalidValue("unknown field; send result files as files", f"/{other[0]}")
     sent = [f for name in ("files", "files[]") for f in request.files.getlist(name)]

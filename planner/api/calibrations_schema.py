@@ -123,7 +123,7 @@ def form_defaults(form: Mapping[str, str]) -> dict[str, Any]:
     >>> found["tensor_parallel"], found["save"]
     (4, True)
     """
-    texts = {name: text.strip() for name, text in form.items()}
+    texts = {name or "": text.strip() for name, text in form.items()}
     return load_document(DefaultsSchema(), {
         name: _typed(name, text) for name, text in texts.items() if text})
 

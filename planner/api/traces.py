@@ -23,6 +23,7 @@ from planner.api.fields import SLUG, Choice, QueryFlag, Text, slug_field
 from planner.api.paging import SearchQuery, matches, page, page_schema
 from planner.api.problems import Problem
 from planner.api.resource import Resource
+from planner.api.uploads import other_names
 from planner.api.validation import StrictSchema, load_document
 from planner.api.workload_schema import WorkloadSchema
 from planner.errors import InvalidValue
@@ -188,10 +189,11 @@ def _body() -> Iterator[tuple[BinaryIO, str, dict[str, str]]]:
             files = request.files
         except RequestEntityTooLarge:
             raise TraceTooLarge("the form is too large") from None
-        extra = sorted(set(files) - {"file"})
+        extra = other_names(files, "file")
         if "file" not in files or extra or len(files.getlist("file")) != 1:
             raise InvalidValue("send one trace, as the file field", f"/{(extra or ['file'])[0]}")
-        yield files["file"].stream, files["file"].filename or "", request.form.to_dict()  # type: ignore[misc]
+        yield files["file"].stream, files["file"].filename or "", {  # type: ignore[misc]
+            name or "": text for name, text in request.form.items()}
     elif request.mimetype in CSV_TYPES:
         yield request.stream, "", {}  # type: ignore[misc]
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flask import Request
@@ -58,8 +58,19 @@ def uploaded(req: Request, *content_types: str) -> tuple[bytes, str]:
     return whole_body(req), ""
 
 
+def other_names(parts: Iterable[str | None], *known: str) -> list[str]:
+    """Names of parts of a form that are not known, sorted; a part may have none that can be read.
+
+    Examples
+    --------
+    >>> other_names(["file", None, "more"], "file")
+    ['', 'more']
+    """
+    return sorted({name or "" for name in parts} - set(known))
+
+
 def _of_form(req: Request) -> tuple[bytes, str]:
-    other = sorted((set(req.files) | set(req.form)) - {FILE})
+    other = other_names((*req.files, *req.form), FILE)
     if other:
         raise InvalidValue(f"unknown field; send one file as {FILE}", f"/{other[0][:100]}")
     sent = req.files.getlist(FILE)

@@ -179,3 +179,13 @@ def test_the_commands(app: Flask, client: FlaskClient, tmp_path: Path) -> None:
     absent = run(args=["plan-workbook", str(tmp_path / "absent.xlsx"), str(out)])
     assert absent.stderr.startswith("error: ")
     assert len(absent.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", [URL, "/api/v1/traces", "/api/v1/calibrations"])
+def test_a_part_without_a_name_that_can_be_read(client: FlaskClient, path: str) -> None:
+    lines = []
+    for name in (b'name="more"', b'name="\xff\xf7%0D\xf3\xa9"', b'', b'name="file"; filename="x"'):
+        lines += [b"--b", b"Content-Disposition: form-data; " + name, b"", b"{}"]
+    answer = client.post(path, data=b"\r\n".join([*lines, b"--b--", b""]),
+                         content_type="multipart/form-data; boundary=b")
+    assert (answer.status_code, answer.mimetype) == (422, "application/problem+json")

@@ -11,6 +11,7 @@ from planner.api.plan_schema import parse_plan
 from planner.api.plan_service import make
 from planner.catalog.shipped import shipped_catalog
 from planner.fleet import Fleet
+from planner.wording import gpus
 
 REQUEST = {"model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb", "l40s"],
            "setups": ["chunked", "disaggregated"], "advice": False,
@@ -144,7 +145,7 @@ def test_another_layout_takes_the_place_of_one_that_replicas_do_not_mend(
     assert option["verification"]["held"]
     assert checked["recommended"] == option
     [line] = [a for a in checked["advice"] if a["code"] == "verification"]
-    assert f"missed its target of TPOT at {before['gpus']} GPUs" in line["message"]
+    assert f"missed its target of TPOT at {gpus(before['gpus'])}" in line["message"]
     assert "(tensor parallel 1, chunks of 2,048)" in line["message"]
     assert f"(tensor parallel 2, chunks of 2,048) it holds at {option['gpus']}" in line["message"]
     assert (line["gpus_before"], line["gpus_after"]) == (before["gpus"], option["gpus"])
