@@ -210,7 +210,11 @@ class Drafts:
     @cached_property
     def outputs(self) -> float:
         """Gaps between the outputs of an answer, mean: a step each."""
-        return self._outputs(self.workload.output)
+        answers = self.workload.output
+        if self.speculative is None:
+            return float(answers.gaps.mean)
+        gaps, shares = answers.shared_gaps
+        return float(shares @ step_moments(self.speculative, gaps)[0])
 
     @cached_property
     def reference_outputs(self) -> float:
@@ -218,12 +222,6 @@ class Drafts:
         if self.speculative is None:
             return REFERENCE_TOKENS - 1.0
         return float(step_moments(self.speculative, np.array(REFERENCE_TOKENS - 1.0))[0])
-
-    def _outputs(self, answers: Lengths) -> float:
-        if self.speculative is None:
-            return float(answers.gaps.mean)
-        gaps, shares = answers.shared_gaps
-        return float(shares @ step_moments(self.speculative, gaps)[0])
 
 
 def pace_at(gaps: Gaps, share: float) -> float:

@@ -184,10 +184,12 @@ class Static:
     def misses_tpot(self, rate_per_s: float, cv2: float, cap: int) -> bool:
         """Whether the luck of answers shorter than the reference misses the target on TPOT under a
         batch limit; without speculation a check asks it of the answers themselves."""
-        target, law = self.workload.slo("tpot"), self._law(rate_per_s, cv2, cap)
-        if target is None or law is None or self.drafts.speculative is None:
+        target = self.workload.slo("tpot")
+        if target is None or self.drafts.speculative is None:
             return False
-        return law.tpot_within(target.limit_s, self.drafts.own.paces) < target.level
+        law = self._law(rate_per_s, cv2, cap)
+        return law is not None and (
+            law.tpot_within(target.limit_s, self.drafts.own.paces) < target.level)
 
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
