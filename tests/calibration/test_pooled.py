@@ -28,7 +28,8 @@ POINTS = [r.measured for r in read_golden() if r.decode is None][::2]
 def _curve(**fields: object) -> dict[str, str]:
     row = {"tp_size": "8.0", "pp_size": "1.0", "attention_dp_size": "1.0", "moe_tp_size": "8.0",
            "moe_ep_size": "1.0", "backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1",
-           "silicon_data_source": "measured=2026-01-29; release:1.2.0rc6.post2"}
+           "silicon_data_source": "source_file=2026-04-06.csv; measured=2026-01-29; "
+                                  "release:1.2.0rc6.post2"}
     return {**row, **{k: str(v) for k, v in fields.items()}}
 
 
@@ -40,11 +41,31 @@ def _curve(**fields: object) -> dict[str, str]:
     ({"tp_size": 1.0, "attention_dp_size": 8.0, "moe_tp_size": 1.0, "moe_ep_size": 8.0},
      Layout(1, 1, 8, 8)),
     ({"tp_size": 4.0, "attention_dp_size": 4.0, "moe_tp_size": 1.0, "moe_ep_size": 16.0},
-     Layout(1, 1, 4, 4)),
+     Layout(4, 1, 4)),
+    ({"tp_size": 2.0, "attention_dp_size": 2.0, "moe_tp_size": 1.0, "moe_ep_size": 4.0,
+      "silicon_data_source": "db-dump/2026-04-27; config_id=706; silicon_concurrency=256"},
+     Layout(2, 1, 2)),
+    ({"tp_size": 2.0, "attention_dp_size": 2.0, "moe_tp_size": 1.0, "moe_ep_size": 4.0,
+      "silicon_data_source": "db-dump/2026-04-27; config_id=707; silicon_concurrency=256"},
+     Layout(1, 1, 2, 2)),
 ])
 def test_layouts_that_the_sample_multiplied_twice(fields: dict[str, float], layout: Layout
                                                   ) -> None:
     assert curve_layout(_curve(**fields)) == layout
+
+
+@pytest.mark.parametrize(("fields", "layout"), [
+    ({"tp_size": 1.0, "moe_tp_size": 4.0}, Layout(1, 1, 1, 4)),
+    ({"tp_size": 2.0, "moe_tp_size": 4.0}, Layout(2, 1, 1, 2)),
+    ({"tp_size": 2.0, "moe_tp_size": 1.0, "moe_ep_size": 2.0}, Layout(2, 1, 2)),
+    ({"tp_size": 4.0, "moe_tp_size": 2.0, "moe_ep_size": 2.0}, Layout(4, 1, 2)),
+    ({"tp_size": 2.0, "moe_tp_size": 0.0, "moe_ep_size": 0.0}, Layout(2)),
+])
+def test_vendor_rows_without_data_parallelism_have_what_their_experts_need(
+        fields: dict[str, float], layout: Layout) -> None:
+    row = _curve(silicon_data_source="source_file=/data/vllm/0.12.0/qwen.csv; silicon_concurrency=8",
+                 **{"attention_dp_size": "", **fields})
+    assert curve_layout(row) == layout
 
 
 def test_runs_with_a_draft_are_told_by_release_and_date() -> None:
