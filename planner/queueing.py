@@ -29,7 +29,11 @@ from planner.loops.chain import (
 from planner.loops.gamma import LIKELY
 from planner.loops.gaps import gaps_in_time
 from planner.loops.luck import mean_of_luck, shares_of_luck
-from planner.loops.percentiles import answer_percentiles, mixture_percentiles
+from planner.loops.percentiles import (
+    answer_percentiles,
+    mixture_percentiles,
+    parted_percentiles,
+)
 from planner.loops.two_pools import placed_laws
 from planner.loops.waits import one_wait, sum_law
 from planner.percentiles import CLOSE, SECANTS
@@ -435,6 +439,17 @@ class Chain:
         found = answer_percentiles(_shares(percentiles), self._tokens(cap), a.step_s, a.columns,
                                    a.before_s, a.most_s, a.bursts_per_s, a.behind,
                                    (gaps or self.gaps).rows, CLOSE, SECANTS)
+        return [float(x) for x in found]
+
+    def parted_percentiles(self, cap: int, percentiles: tuple[float, ...], gaps: Gaps
+                           ) -> list[float]:
+        """The same of answers in equal parts, of which each has a law of ``gaps``; without luck."""
+        if self.added is None:
+            return self._plain_percentiles(cap, percentiles, gaps)
+        a = self.added
+        found = parted_percentiles(
+            _shares(percentiles), self._tokens(cap), a.step_s, a.columns, a.before_s, a.most_s,
+            a.least_s * a.stages, a.bursts_per_s, a.behind, gaps.rows, CLOSE, SECANTS)
         return [float(x) for x in found]
 
     def _plain_percentiles(self, cap: int, percentiles: tuple[float, ...], gaps: Gaps

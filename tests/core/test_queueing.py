@@ -27,6 +27,7 @@ from planner.queueing import (
 )
 from planner.stalls import Stalls, TokenTimes
 from planner.workload import (
+    QUARTERS,
     Lengths,
     constant,
     empirical,
@@ -413,12 +414,15 @@ def stalls(rate: float = 3.0, service: float = 0.05, cv2: float = 1.0, before: f
                   burst_ahead(cv2), **more)
 
 
-def delay_cycles(rate: float, service: float, work: float, runs: int) -> np.ndarray:
-    """Time that ``work`` [s] takes when each arrival stops it for ``service`` [s]."""
+def delay_cycles(rate: float, service: float, work: float | np.ndarray, runs: int,
+                 before: float | np.ndarray = 0.0) -> np.ndarray:
+    """Time that ``work`` [s] takes when each arrival stops it for ``service`` [s], and what is
+    ``before`` it [s]."""
     draw = np.random.default_rng(3)
     found = np.empty(runs)
+    works = np.broadcast_to(np.asarray(work) + before, (runs,))
     for run in range(runs):
-        left = total = work
+        left = total = works[run]
         while left > 0:
             come = draw.poisson(rate * left)
             left = come * service
@@ -444,6 +448,43 @@ def test_stalls_are_those_of_a_delay_cycle(gaps):
     chain = Chain.of(1e-9, 100.0, steps / 0.85, added=added, gaps=answers)
     assert chain.tpot_percentiles(1, (90.0,))[0] == pytest.approx(np.quantile(seen, 0.9),
                                                                  rel=0.12)
+
+
+def test_answers_of_many_lengths_are_a_law_for_each_quarter():
+    """With the prompts that came before the first token, by simulation: quarters are near where
+    one gamma for all errs by far."""
+    rate, service, before, step = 3.0, 0.1, 0.5, 0.01
+    answers = from_mean_p95(30, 90)
+    draw = np.random.default_rng(5)
+    gaps = draw.choice(answers.shared_gaps[0], 40_000, p=answers.shared_gaps[1])
+    seen = delay_cycles(rate, service, gaps * step, 40_000,
+                        draw.poisson(rate * before, 40_000) * service) / gaps
+    law = stalls(rate, service, before=before, least_s=service).added(np.array([step]))
+    chain = Chain.of(1e-9, 30.0, np.array([step / (1.0 - rate * service)]), added=law,
+                     gaps=answers.gaps)
+    levels = (50.0, 75.0, 90.0, 95.0)
+    wanted = np.quantile(seen, np.array(levels) / 100.0)
+    assert chain.parted_percentiles(1, levels, answers.quarters) == pytest.approx(wanted, rel=0.16)
+    assert max(abs(chain.tpot_percentiles(1, levels) / wanted - 1.0)) > 0.2
+    assert chain.mean_tpot(1, answers.quarters) == pytest.approx(seen.mean(), rel=0.03)
+
+
+def test_quarters_average_to_all_answers():
+    for answers in (from_mean_p95(40, 120), constant(7), constant(1),
+                    empirical([1.0, 5.0, 9.0], [0.5, 0.3, 0.2])):
+        for name in ("mean", "inverse", "inverse_square"):
+            each = getattr(answers.quarters, name)
+            assert each.shape == (QUARTERS, 1)
+            assert each.mean() == pytest.approx(getattr(answers.gaps, name))
+        assert (np.diff(answers.quarters.mean[:, 0]) >= -1e-9).all()
+
+
+def test_quarters_of_equal_answers_are_their_law():
+    """But for the least that a stop holds."""
+    answers, law = constant(30), stalls(least_s=0.0).added(np.array([0.01, 0.012]))
+    chain = Chain.of(1e-9, 30.0, np.array([0.012, 0.014]), added=law, gaps=answers.gaps)
+    assert chain.parted_percentiles(2, (50.0, 90.0, 99.0), answers.quarters) == pytest.approx(
+        chain.tpot_percentiles(2, (50.0, 90.0, 99.0)), rel=1e-5)
 
 
 def test_an_answer_that_meets_no_prompt_takes_its_steps():

@@ -44,6 +44,9 @@ OTHERS: dict[str, dict[str, Any]] = {
                                            "output_tokens": {"mean": 12, "p95": 30},
                                            "arrival_cv": 1.5},
                               "slo": {"ttft_ms": 1000, "itl_ms": 60, "percentile": 95}},
+    "short answers": {"setups": ["colocated"],
+                      "workload": {**REQUEST["workload"], "requests_per_second": 60,
+                                   "output_tokens": {"mean": 60, "p95": 160}, "arrival_cv": 2}},
     "whole, two pools": {"setups": ["disaggregated"],
                          "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
                          # Not 24/s, where the 90th percentile falls within 1e-4 on a whole
@@ -155,7 +158,7 @@ EDITS: dict[str, Change] = {
 QUICK = ("nothing", "rate x0.3", "rate x2.7", "prompt x1.3", "p95 2.2", "output x0.5", "hits",
          "ttft x0.7", "tpot x0.7", "impossible", "percentile", "utilisation", "spares", "price",
          "bursts")
-FEW = ("nothing", "rate x2.7", "prompt x1.3", "whole x0.8", "gap x0.8", "ttft x4")
+FEW = ("nothing", "rate x2.7", "prompt x1.3", "output x2", "whole x0.8", "gap x0.8", "ttft x4")
 CASES = [(n, e) for n in NAMES for e in EDITS if WHOLE or e in (QUICK if n == "chat" else FEW)]
 
 

@@ -37,8 +37,8 @@ class Asked:
     """Of the batch sizes."""
     last: Pace | None = None
     """At the batch limit."""
-    last_law: Law | None = None
-    """Of the answers at the batch limit."""
+    quarters: tuple[tuple[Law, Law], ...] = ()
+    """Of each quarter of the answers, over the batch sizes and at the batch limit."""
     good: tuple[X, ...] = ()
     """Shares within the target of TPOT: the answers over sizes and limits, then the reference
     answers."""
