@@ -107,7 +107,8 @@ def waits_within(limit_s: float, law: tuple[float, float, float], latency: Array
 def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
                    places: float, given_s: float, latency: Array, weights: Array) -> bool:
     """Whether a wait and a latency keep a limit at a level where a share ``places`` of the requests
-    waits for a place in the batch instead, see :func:`full_laws`."""
+    waits for a place in the batch instead, see :func:`full_laws`: never more of them in time than
+    of the others."""
     alone = 0.0
     for k in range(len(latency)):
         alone += weights[k] if latency[k] <= limit_s else 0.0
@@ -116,5 +117,5 @@ def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, sec
     total = waits_within(limit_s, wait_law(busy, mean_s, second_s2), latency, weights)
     if places > NOTICEABLE:
         late = waits_within(limit_s, (0.0, 1.0, given_s), latency, weights)
-        total += places * (late - total)
+        total += places * min(late - total, 0.0)
     return total >= level
