@@ -28,8 +28,7 @@ from planner.queueing import (
     Chain,
     Outputs,
     Wait,
-    placed_wait,
-    sum_percentiles,
+    full_percentiles,
 )
 from planner.setups.base import (
     CAPACITY_CLOSE,
@@ -306,10 +305,10 @@ class Continuous(ABC):
         running = chain.mean_running(cap)
         prefill, latency = self.prefill(rate_per_s, cv2, np.array([running]))
         places, given_s = (float(column[cap - 1]) for column in chain.waiting())
-        wait, weights = placed_wait(prefill, places, given_s), self.table.prompt_weights
-        mean, asked = float(wait.mean_s) + float(latency[0] @ weights), with_parts(
-            levels, self.workload)
-        ttft = figures(mean, asked, sum_percentiles(wait, latency[0], weights, asked))
+        asked = with_parts(levels, self.workload)
+        mean, values = full_percentiles(prefill, places, given_s, latency[0],
+                                        self.table.prompt_weights, asked)
+        ttft = figures(mean, asked, values)
         tpot = self._own(chain, cap, levels)
 
         def gaps() -> dict[str, float]:

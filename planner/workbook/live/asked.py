@@ -45,8 +45,6 @@ class Asked:
     wait: Wait | None = None
     own_wait: X | None = None
     """Mean wait [s] for the prefill alone (prefill pools)."""
-    alone: tuple[X, X, X] | None = None
-    """Chance, gamma shape and scale of the wait for the prefill alone."""
     shape: X = field(default_factory=lambda: x(1.0))
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))
