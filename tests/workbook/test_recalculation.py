@@ -53,6 +53,12 @@ OTHERS: dict[str, dict[str, Any]] = {
                          # number of sequences and the rows of the sheet see the one below.
                          "workload": {**REQUEST["workload"], "requests_per_second": 26},
                          "slo": {"ttft_ms": 2000, "e2e_ms": 9000, "percentile": 90}},
+    "cached prompts, two pools": {
+        "setups": ["disaggregated"], "model": "llama-3.2-3b", "gpus": ["l4"],
+        "limits": {"max_tensor_parallel": 1, "spare_replicas": 1},
+        "workload": {"requests_per_second": 56, "prompt_tokens": 960, "prefix_cache_hit_rate": 0.9,
+                     "output_tokens": {"mean": 400, "p95": 1200}},
+        "slo": {"ttft_ms": 1000, "tpot_ms": 40, "percentile": 95}},
     "packed passes": {"setups": ["disaggregated"],
                       "limits": {"max_tensor_parallel": 1, "spare_replicas": 1,
                                  "max_gpus": 5000},
