@@ -17,6 +17,8 @@ from planner.units import SECONDS_PER_DAY
 
 ROUTERS = ("random", "round_robin", "least_loaded", "power_of_two")
 MAX_REQUESTS = 1_000_000
+SHORTEST_S = 1e-9
+"""[s] of a burst, a pause or a day; shorter ones are lost in the rounding of the times."""
 ROLES = ("serve", "prefill", "decode")
 
 
@@ -65,12 +67,12 @@ class ArrivalsSchema(StrictSchema):
     """Another arrival process than the workload's gaps."""
 
     pattern = Choice(("on_off", "diurnal"), required=True)
-    on_s = Number(above=0, highest=1e7, metadata={"description": "Mean length [s] of a burst"})
-    off_s = Number(above=0, highest=1e7, metadata={"description": "Mean length [s] of a pause"})
+    on_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={"description": "Mean length [s] of a burst"})
+    off_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={"description": "Mean length [s] of a pause"})
     profile = fields.List(Number(lowest=0, highest=1e9), metadata={
         "minItems": 1, "maxItems": 1440,
         "description": "Relative rate in equal parts of the day"})
-    day_s = Number(above=0, highest=1e7, metadata={"default": SECONDS_PER_DAY})
+    day_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={"default": SECONDS_PER_DAY})
 
     @validates_schema
     def complete(self, data: dict[str, Any], **_: Any) -> None:
