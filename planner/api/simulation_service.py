@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from planner.api.echo import echo
-from planner.api.plan_checks import check_context, check_engine
+from planner.api.plan_checks import check_context, check_draft, check_engine, check_hardware
 from planner.api.plan_schema import SavedWorkloads, layout_of, parse_plan
+from planner.api.simulation_schema import FleetSchema
 from planner.api.validation import InvalidDocument
 from planner.api.workload_schema import TraceWorkloads
 from planner.catalog.book import Catalog
@@ -64,17 +66,8 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
         With pointers into the request.
     """
     fleet = data["fleet"]
-    gpus = list(dict.fromkeys(pool["gpu"] for pool in fleet["pools"]))
-    for place, pool in enumerate(fleet["pools"]):
-        catalog.gpu(pool["gpu"], f"/fleet/pools/{place}/gpu")
-    llm = catalog.llm(fleet["model"], "/fleet/model")
-    for place, pool in enumerate(fleet["pools"]):
-        _check_layout(llm, layout_of(pool), f"/fleet/pools/{place}")
-    try:
-        check_engine(fleet["engine"], catalog)
-    except PlannerError as error:
-        error.pointer = "/fleet/engine"
-        raise
+    with _pointing_into_fleet():
+        gpus = _check_fleet(fleet, catalog)
     request = {"model": fleet["model"], "gpus": gpus, "setups": [fleet["setup"]],
                "workload": data.get("workload", {"trace": data.get("trace")}), "slo": data["slo"],
                "engine": fleet["engine"], "fidelity": fleet["fidelity"],
@@ -82,7 +75,7 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
                "speculative": fleet["speculative"], "power_cap_w": fleet["power_cap_w"]}
     parsed = parse_plan(plain(request), saved, traces)
     try:
-        check_context(parsed, llm)
+        check_context(parsed, catalog.llm(fleet["model"]))
     except PlannerError as error:
         error.pointer = error.pointer if "workload" in data else "/trace"
         raise
@@ -92,8 +85,37 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
               "pools": pools}
     job = {**_settings(data), "plan": None, "rank": None, "request": plain(echo(parsed)),
            "option": option, "snapshot": None, "promised": None}
-    _check(job, catalog)
+    with _pointing_into_fleet():
+        _check(job, catalog)
     return job
+
+
+@contextmanager
+def _pointing_into_fleet() -> Iterator[None]:
+    """Pointers of refusals as of a plan request, put where a fleet by hand has the field."""
+    try:
+        yield
+    except PlannerError as error:
+        if error.pointer.split("/")[1:2] in ([name] for name in FleetSchema().fields):
+            error.pointer = f"/fleet{error.pointer}"
+        raise
+
+
+def _check_fleet(fleet: Document, catalog: Catalog) -> list[str]:
+    """Refuse what a plan refuses of models, GPUs, layouts and engines; the GPUs by their slugs."""
+    gpus = [catalog.gpu(pool["gpu"], f"/pools/{place}/gpu")
+            for place, pool in enumerate(fleet["pools"])]
+    llm = catalog.llm(fleet["model"])
+    for place, pool in enumerate(fleet["pools"]):
+        _check_layout(llm, layout_of(pool), f"/pools/{place}")
+    check_engine(fleet["engine"], catalog)
+    for place, gpu in enumerate(gpus):
+        check_hardware(fleet["engine"], None, [gpu], catalog, f"/pools/{place}/gpu")
+    check_hardware(fleet["engine"], fleet["power_cap_w"], gpus, catalog, "/pools/0/gpu")
+    if (wish := fleet["speculative"]) and wish["draft_model"]:
+        pointer = "/speculative/draft_model"
+        check_draft(llm, catalog.llm(wish["draft_model"], pointer))
+    return list(dict.fromkeys(gpu.slug for gpu in gpus))
 
 
 def _check_layout(llm: Llm, layout: Layout, pointer: str) -> None:

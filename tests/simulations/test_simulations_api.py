@@ -155,6 +155,7 @@ def test_lists_and_deleting(web: FlaskClient) -> None:
 
 
 POOL = {"gpu": "h100-sxm-80gb", "replicas": 1}
+DRAFTS = {"draft_tokens": 3, "acceptance": 0.7}
 
 
 def fleet(**changes: Any) -> dict[str, Any]:
@@ -177,6 +178,14 @@ BAD = [
     (fleet(pools=[{**POOL, "replicas": 0}]), "/fleet/pools/0/replicas"),
     (fleet(model="nothing"), "/fleet/model"), (fleet(engine="nothing"), "/fleet/engine"),
     (fleet(model="llama-3.1-405b"), "/fleet/pools"),
+    (fleet(engine="tensorrt-llm", pools=[{**POOL, "gpu": "mi300x"}]), "/fleet/pools/0/gpu"),
+    (fleet(engine="sglang-mi300x-any", pools=[POOL]), "/fleet/pools/0/gpu"),
+    (fleet(setup="disaggregated", engine="tensorrt-llm",
+           pools=[POOL, {**POOL, "gpu": "mi300x"}]), "/fleet/pools/1/gpu"),
+    (fleet(power_cap_w=1), "/fleet/power_cap_w"), (fleet(power_cap_w=5000), "/fleet/power_cap_w"),
+    (fleet(speculative={**DRAFTS, "draft_model": "nothing"}), "/fleet/speculative/draft_model"),
+    (fleet(speculative={**DRAFTS, "draft_model": "qwen2.5-3b"}),
+     "/fleet/speculative/draft_model"),
     (fleet(pools=[{**POOL, "tensor_parallel": 3}]), "/fleet/pools/0/tensor_parallel"),
     (fleet(setup="disaggregated", pools=[POOL, {**POOL, "tensor_parallel": 64}]),
      "/fleet/pools/1/tensor_parallel"),
