@@ -67,8 +67,10 @@ class ArrivalsSchema(StrictSchema):
     """Another arrival process than the workload's gaps."""
 
     pattern = Choice(("on_off", "diurnal"), required=True)
-    on_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={"description": "Mean length [s] of a burst"})
-    off_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={"description": "Mean length [s] of a pause"})
+    on_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={
+        "description": "Mean length [s] of a burst"})
+    off_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={
+        "description": "Mean length [s] of a pause"})
     profile = fields.List(Number(lowest=0, highest=1e9), metadata={
         "minItems": 1, "maxItems": 1440,
         "description": "Relative rate in equal parts of the day"})

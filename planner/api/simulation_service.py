@@ -13,7 +13,7 @@ from planner.api.simulation_schema import FleetSchema
 from planner.api.validation import InvalidDocument
 from planner.api.workload_schema import TraceWorkloads
 from planner.catalog.book import Catalog
-from planner.errors import InvalidValue, PlannerError
+from planner.errors import InvalidValue, NotInCatalog, PlannerError
 from planner.layouts import check_layout
 from planner.llm import Llm
 from planner.plain import plain
@@ -52,7 +52,11 @@ def job_of_plan(data: Document, plan: Document, snapshot: Document, catalog: Cat
     option = options[rank - 1]
     job = {**_settings(data), "plan": plan["id"], "rank": rank, "request": plan["request"],
            "option": option, "snapshot": snapshot, "promised": promised(option)}
-    _check(job, catalog)
+    try:
+        _check(job, catalog)
+    except NotInCatalog as error:  # what the plan kept no row of, and is there no more
+        raise NotInCatalog(f"the plan cannot be simulated any more: {error.message}",
+                           "/plan") from None
     return job
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.catalog.book import Catalog
 from planner.engine import EngineProfile
-from planner.errors import InvalidValue
+from planner.errors import InvalidValue, NotInCatalog
 from planner.hardware import Gpu
 from planner.llm import Llm, from_record
 from planner.requests import Layout, PlanRequest
@@ -47,9 +47,23 @@ class Parts:
         return self._catalog.engine(name, gpu, weights, "/engine")
 
     def draft(self, request: PlanRequest) -> Llm | None:
-        """The draft model of speculative decoding, which a snapshot does not hold."""
-        wish = request.speculative
-        return self._catalog.llm(wish.draft_model) if wish and wish.draft_model else None
+        """The draft model of speculative decoding. Plans of earlier versions keep none: then the
+        catalog's.
+
+        Raises
+        ------
+        NotInCatalog
+            When neither the snapshot nor the catalog has it.
+        """
+        wish, row = request.speculative, self._snapshot.get("draft")
+        if wish is None or wish.draft_model is None:
+            return None
+        if row:
+            return from_record(row["record"])
+        try:
+            return self._catalog.llm(wish.draft_model, "/speculative/draft_model")
+        except NotInCatalog as error:
+            raise NotInCatalog(f"draft model: {error.message}", error.pointer) from None
 
 
 def served_workload(request: PlanRequest, option: Document) -> Workload:

@@ -14,6 +14,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from models import PlanRow
 from planner.api.background import stop_jobs
 from planner.api.simulations import EXAMPLE
 from planner.extensions import db
@@ -250,6 +251,33 @@ def test_a_context_beyond_the_model(web: FlaskClient) -> None:
 def test_no_such_option(web: FlaskClient, plan: dict[str, Any]) -> None:
     answer = web.post(PATH, json={"plan": plan["id"], "rank": 99})
     assert answer.json["errors"][0]["pointer"] == "/rank"
+
+
+def test_a_plan_keeps_its_draft_model(web: FlaskClient, served: Flask) -> None:
+    """Deleting it changes nothing; a plan that kept none says which model is gone."""
+    sizes = {"layers": 4, "hidden": 512, "heads": 8, "kv_heads": 4, "intermediate": 1024,
+             "vocab": 128256}
+    made = web.post("/api/v1/models", json={"slug": "my-draft", **sizes})
+    assert made.status_code == 201, made.text
+    wish = {"draft_tokens": 3, "acceptance": 0.7, "draft_model": "my-draft"}
+    planned = web.post("/api/v1/plans", json={**PLAN, "setups": ["chunked"], "speculative": wish})
+    assert planned.status_code == 201, planned.text
+    asked = {"plan": planned.json["id"], "requests": 100}
+    before = simulated(web, asked)
+    gone = web.delete("/api/v1/models/my-draft", headers={"If-Match": made.headers["ETag"]})
+    assert gone.status_code == 204, gone.text
+    after = simulated(web, asked)
+    assert after["observed"] == before["observed"]
+    with served.app_context():
+        row = db.session.get(PlanRow, planned.json["id"])
+        row.snapshot = {k: v for k, v in row.snapshot.items() if k != "draft"}
+        db.session.commit()
+    answer = web.post(PATH, json=asked)
+    assert answer.status_code == 422, answer.text
+    error, = answer.json["errors"]
+    assert error["pointer"] == "/plan"
+    assert "draft model" in error["message"]
+    assert "'my-draft'" in error["message"]
 
 
 def test_not_finished_and_not_there(client: FlaskClient) -> None:
