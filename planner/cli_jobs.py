@@ -208,17 +208,16 @@ def _simulation(body: Any, trace: Path | None) -> tuple[dict[str, Any], bytes | 
         local = _read_trace(trace)
         if isinstance(body, dict):
             body = {**body, "trace": "local"} if "model" not in body else body
+    at_peak = (lambda slug: _workload_of(local)) if local is not None else trace_workload
     if isinstance(body, dict) and "model" in body:
-        job = _planned(body)
-        job |= {"trace": "local", "requests": None} if local is not None else {}
+        job = _planned(body, {"trace": "local"} if local is not None else {}, at_peak)
     else:
         data = load_document(SimulationSchema(), body)
         catalog = stored_catalog()
         if "fleet" in data:
-            at_peak = (lambda slug: _workload_of(local)) if local is not None else trace_workload
             job = job_of_fleet(data, catalog, saved_workload, at_peak)
         else:
-            job = job_of_plan(data, *_stored_plan(data["plan"]), catalog)
+            job = job_of_plan(data, *_stored_plan(data["plan"]), catalog, at_peak)
     if local is not None:
         return job, pack(local)
     return job, _stored_trace(job["trace"]) if job["trace"] else None
@@ -240,8 +239,8 @@ def _workload_of(trace: Any) -> Any:
     return workload_at_peak(trace)
 
 
-def _planned(body: dict[str, Any]) -> dict[str, Any]:
-    """The job that simulates the recommended option of a plan request."""
+def _planned(body: dict[str, Any], more: dict[str, Any], at_peak: Any) -> dict[str, Any]:
+    """The job that simulates the recommended option of a plan request, with more of its fields."""
     from planner.api.plan_schema import parse_plan
     from planner.api.plan_service import make
     from planner.api.simulation_schema import SimulationSchema
@@ -251,8 +250,8 @@ def _planned(body: dict[str, Any]) -> dict[str, Any]:
 
     catalog = stored_catalog()
     made = make(parse_plan(body, saved_workload, trace_workload), catalog)
-    data = SimulationSchema().load({"plan": made.document["id"]})
-    return job_of_plan(data, made.document, made.snapshot, catalog)
+    data = SimulationSchema().load({"plan": made.document["id"], **more})
+    return job_of_plan(data, made.document, made.snapshot, catalog, at_peak)
 
 
 def _stored_plan(plan_id: str) -> tuple[Any, Any]:

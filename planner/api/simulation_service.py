@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from planner.api.echo import echo
-from planner.api.plan_checks import check_context, check_draft, check_engine, check_hardware
+from planner.api.lengths import lengths_of
+from planner.api.plan_checks import (
+    check_context,
+    check_draft,
+    check_engine,
+    check_hardware,
+    check_lengths,
+)
 from planner.api.plan_schema import SavedWorkloads, layout_of, parse_plan
 from planner.api.simulation_schema import FleetSchema
 from planner.api.validation import InvalidDocument
@@ -26,8 +33,8 @@ _PLAIN = ("seed", "router", "warmup_share", "failures", "spares", "rate_scale", 
           "arrivals")
 
 
-def job_of_plan(data: Document, plan: Document, snapshot: Document, catalog: Catalog
-                ) -> dict[str, Any]:
+def job_of_plan(data: Document, plan: Document, snapshot: Document, catalog: Catalog,
+                traces: TraceWorkloads | None = None) -> dict[str, Any]:
     """The job that simulates an option of a plan.
 
     Parameters
@@ -38,11 +45,14 @@ def job_of_plan(data: Document, plan: Document, snapshot: Document, catalog: Cat
         The body of ``GET /plans/{id}``.
     snapshot : mapping
         The catalog rows that the plan used.
+    traces : callable, optional
+        Looks the trace to replay up: slug to its workload.
 
     Raises
     ------
     PlannerError
-        When the plan has no such option, or the option cannot be simulated.
+        When the plan has no such option, the option cannot be simulated, or the trace has requests
+        beyond the context of the model.
     """
     options, rank = plan["options"], data.get("rank", 1)
     if rank > len(options):
@@ -54,6 +64,7 @@ def job_of_plan(data: Document, plan: Document, snapshot: Document, catalog: Cat
            "option": option, "snapshot": snapshot, "promised": promised(option)}
     try:
         _check(job, catalog)
+        _check_trace(data, Parts(catalog, snapshot).llm(plan["request"]["model"]), traces)
     except NotInCatalog as error:  # what the plan kept no row of, and is there no more
         raise NotInCatalog(f"the plan cannot be simulated any more: {error.message}",
                            "/plan") from None
@@ -78,11 +89,8 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
                "limits": {"memory_utilization": fleet["memory_utilization"]},
                "speculative": fleet["speculative"], "power_cap_w": fleet["power_cap_w"]}
     parsed = parse_plan(plain(request), saved, traces)
-    try:
-        check_context(parsed, catalog.llm(fleet["model"]))
-    except PlannerError as error:
-        error.pointer = error.pointer if "workload" in data else "/trace"
-        raise
+    check_context(parsed, catalog.llm(fleet["model"]),
+                  "/trace" if "trace" in data else "/workload/prompt_tokens")
     pools = [{**pool, "role": role, "engine": fleet["engine"], "spare_replicas": 0}
              for pool, role in zip(fleet["pools"], roles_of(fleet["setup"]), strict=True)]
     option = {"setup": fleet["setup"], "weights": fleet["weights"], "kv": fleet["kv"],
@@ -120,6 +128,13 @@ def _check_fleet(fleet: Document, catalog: Catalog) -> list[str]:
         pointer = "/speculative/draft_model"
         check_draft(llm, catalog.llm(wish["draft_model"], pointer))
     return list(dict.fromkeys(gpu.slug for gpu in gpus))
+
+
+def _check_trace(data: Document, llm: Llm, traces: TraceWorkloads | None) -> None:
+    found = traces(data["trace"]) if traces and "trace" in data else None
+    if found is not None:
+        check_lengths(lengths_of(found["prompt_tokens"]), lengths_of(found["output_tokens"]), llm,
+                      "/trace")
 
 
 def _check_layout(llm: Llm, layout: Layout, pointer: str) -> None:

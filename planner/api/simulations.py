@@ -96,7 +96,8 @@ class Simulations(MethodView):
         plan = db.session.get(PlanRow, data["plan"])
         if plan is None:
             raise NotInCatalog(f"there is no plan {data['plan']!r}", "/plan")
-        return accept(SIMULATION, job_of_plan(data, document_of(plan), plan.snapshot, catalog))
+        return accept(SIMULATION, job_of_plan(data, document_of(plan), plan.snapshot, catalog,
+                                              trace_workload))
 
 
 @blp.route("/simulations/<simulation_id>")

@@ -163,13 +163,18 @@ def fleet(**changes: Any) -> dict[str, Any]:
     return {**FLEET, "fleet": {**FLEET["fleet"], **changes}}
 
 
+def replayed(**changes: Any) -> dict[str, Any]:
+    """On a trace, whether it is stored or not."""
+    return {**{k: FLEET[k] for k in ("fleet", "slo")}, "trace": "minute", **changes}
+
+
 BAD = [
     ({}, "/plan"), ({"plan": "nothing"}, "/plan"), ({**FLEET, "plan": "x"}, "/plan"),
     ({"fleet": FLEET["fleet"]}, "/slo"), ({"fleet": FLEET["fleet"]}, "/workload"),
     ({**FLEET, "rank": 1}, "/rank"), ({**FLEET, "requests": 5}, "/requests"),
     ({**FLEET, "seed": -1}, "/seed"), ({**FLEET, "router": "best"}, "/router"),
     ({**FLEET, "trace": "nothing", "requests": 5}, "/requests"),
-    ({k: v for k, v in {**FLEET, "trace": "nothing"}.items() if k != "requests"}, "/trace"),
+    (replayed(trace="nothing"), "/trace"),
     ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "end_s": 5}, "/end_s"),
     ({**FLEET, "warmup_share": 1}, "/warmup_share"),
     (fleet(pools=[]), "/fleet/pools"), (fleet(pools=[POOL, POOL]), "/fleet/pools"),
@@ -209,6 +214,17 @@ BAD = [
     ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1, "off_s": 2, "profile": [1]}},
      "/arrivals/profile"),
     ({**FLEET, "spares": True}, "/spares"),
+    *((replayed(workload={name: FLEET["workload"].get(name, 1)}), f"/workload/{name}")
+      for name in ("prompt_tokens", "output_tokens", "requests_per_second", "requests_per_day",
+                   "peak_hour_share", "concurrent_users", "think_time_s", "arrival_cv")),
+    (replayed(workload={"trace": "other"}), "/workload/trace"),
+    (replayed(workload="saved"), "/workload"),
+    ({**FLEET, "workload": {**FLEET["workload"], "arrival_cv": 2},
+      "arrivals": {"pattern": "on_off", "on_s": 1, "off_s": 2}}, "/workload/arrival_cv"),
+    ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1e-12, "off_s": 2}}, "/arrivals/on_s"),
+    (fleet(setup="static"), "/fleet/pools/0/token_budget"),
+    (fleet(setup="disaggregated", pools=[POOL, {**POOL, "token_budget": 2048}]),
+     "/fleet/pools/1/token_budget"),
 ]
 
 
@@ -246,6 +262,31 @@ def test_a_context_beyond_the_model(web: FlaskClient) -> None:
     assert answer.status_code == 422, answer.text
     assert answer.json["type"].endswith("#context-too-long")
     assert answer.json["errors"][0]["pointer"] == "/trace"
+
+
+    for more in ({"workload": {"prefix_cache_hit_rate": 0.2}}, {"workload": {}}):
+        answer = web.post(PATH, json={**traced, "trace": "endless", **more})
+        assert answer.status_code == 422, answer.text
+        assert [e["pointer"] for e in answer.json["errors"]] == ["/trace"]
+
+
+def test_a_trace_beyond_the_model_of_a_plan(web: FlaskClient, plan: dict[str, Any]) -> None:
+    rows = "timestamp,prompt_tokens,output_tokens\n" + "".join(
+        f"{i},300000,9\n" for i in range(20))
+    web.post("/api/v1/traces?slug=longer", data=rows, content_type="text/csv")
+    answer = web.post(PATH, json={"plan": plan["id"], "trace": "longer"})
+    assert answer.status_code == 422, answer.text
+    assert answer.json["type"].endswith("#context-too-long")
+    assert [e["pointer"] for e in answer.json["errors"]] == ["/trace"]
+
+
+def test_prefix_hits_go_with_a_trace(web: FlaskClient, trace: str) -> None:
+    body = simulated(web, replayed(workload={"prefix_cache_hit_rate": 0.5}))
+    rows = list(csv.DictReader(io.StringIO(web.get(f"{PATH}/{body['id']}/requests").text)))
+    assert rows[0]["cached_tokens"] == "150"
+    assert len(rows) == 300
+    plain = simulated(web, replayed())
+    assert plain["observed"]["ttft_ms"]["mean"] > body["observed"]["ttft_ms"]["mean"]
 
 
 def test_no_such_option(web: FlaskClient, plan: dict[str, Any]) -> None:
