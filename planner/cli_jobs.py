@@ -179,10 +179,10 @@ def simulate(file: Path, trace: Path | None, requests_out: Path | None, as_json:
     job, packed = _simulation(read_document(file), trace)
     count = job["requests"] or 100
     with _bar("simulating", count) as bar:
-        result = run(job, stored_catalog(), packed, lambda share: bar(share) or True)
-        document = document_of(result, job)
+        found = run(job, stored_catalog(), packed, lambda share: bar(share) or True)
+        document = document_of(found, job)
         bar(TOLD)
-        columns = pack_columns(result.rows(), lambda share: bar(
+        columns = pack_columns(found.result.rows(), lambda share: bar(
             TOLD + (1.0 - TOLD) * share) or True) if requests_out is not None else b""
     if requests_out is not None:
         from planner.api.simulations import csv_blocks
@@ -293,7 +293,8 @@ def print_simulation(document: dict[str, Any], console: Console | None = None) -
     console.print(table)
     shares = ", ".join(f"{k} {v:.1%}" for k, v in document["attainment"].items() if v is not None)
     missed = ", ".join(document["missed"]) or "none"
-    for line in (f"{document['requests']:,} requests in {document['simulated_s']:,.0f} s "
+    for line in (f"{document['requests']:,} requests at {document['requests_per_second']:.4g} "
+                 f"requests/s in {document['simulated_s']:,.0f} s "
                  f"(simulated in {document['wall_s']:.2f} s)",
                  f"within the targets: {shares}; missed: {missed}",
                  f"goodput: {document['goodput_rps_per_gpu']:.3f} requests/s and GPU, "

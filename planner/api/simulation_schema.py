@@ -218,6 +218,9 @@ class SimulationAnswerSchema(OpenSchema):
     trace = fields.String(required=True, allow_none=True)
     seed = fields.Integer(required=True)
     requests = fields.Integer(required=True)
+    requests_per_second = fields.Float(required=True, metadata={
+        "description": "Of generated requests as asked for, of users as they send; of a trace the "
+                       "mean"})
     simulated_s = fields.Float(required=True)
     wall_s = fields.Float(required=True)
     observed = fields.Nested(FiguresSchema, required=True)
