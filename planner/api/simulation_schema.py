@@ -216,6 +216,9 @@ class SimulationAnswerSchema(OpenSchema):
     plan = fields.String(required=True, allow_none=True)
     rank = fields.Integer(required=True, allow_none=True)
     trace = fields.String(required=True, allow_none=True)
+    request = fields.Dict(required=True, allow_none=True, metadata={
+        "description": "What was asked for with every default filled in; sent again it asks for "
+                       "the same. Null for simulations of earlier versions"})
     seed = fields.Integer(required=True)
     requests = fields.Integer(required=True)
     requests_per_second = fields.Float(required=True, metadata={

@@ -16,7 +16,7 @@ from planner.api.plan_checks import (
     check_lengths,
 )
 from planner.api.plan_schema import SavedWorkloads, layout_of, parse_plan
-from planner.api.simulation_schema import FleetSchema
+from planner.api.simulation_schema import BESIDE_TRACE, FleetSchema
 from planner.api.validation import InvalidDocument
 from planner.api.workload_schema import TraceWorkloads
 from planner.catalog.book import Catalog
@@ -24,7 +24,7 @@ from planner.errors import InvalidValue, NotInCatalog, PlannerError
 from planner.layouts import check_layout
 from planner.llm import Llm
 from planner.plain import plain
-from planner.requests import Layout
+from planner.requests import Layout, PlanRequest
 from planner.simulations.fleets import Parts, fleet_from_option, promised, roles_of
 from planner.simulations.requests import DEFAULT_REQUESTS
 
@@ -61,6 +61,7 @@ def job_of_plan(data: Document, plan: Document, snapshot: Document, catalog: Cat
             "the plan has no option: nothing meets its targets", "/rank")
     option = options[rank - 1]
     job = {**_settings(data), "plan": plan["id"], "rank": rank, "request": plan["request"],
+           "asked": {"plan": plan["id"], "rank": rank, **_asked(data)},
            "option": option, "snapshot": snapshot, "promised": promised(option)}
     try:
         _check(job, catalog)
@@ -95,7 +96,9 @@ def job_of_fleet(data: Document, catalog: Catalog, saved: SavedWorkloads | None 
              for pool, role in zip(fleet["pools"], roles_of(fleet["setup"]), strict=True)]
     option = {"setup": fleet["setup"], "weights": fleet["weights"], "kv": fleet["kv"],
               "pools": pools}
-    job = {**_settings(data), "plan": None, "rank": None, "request": plain(echo(parsed)),
+    understood = plain(echo(parsed))
+    asked = {**_fleet_asked(data, parsed, understood), **_asked(data)}
+    job = {**_settings(data), "plan": None, "rank": None, "request": understood, "asked": asked,
            "option": option, "snapshot": None, "promised": None}
     with _pointing_into_fleet():
         _check(job, catalog)
@@ -151,6 +154,29 @@ def _settings(data: Document) -> dict[str, Any]:
     count = None if "trace" in data else data.get("requests", DEFAULT_REQUESTS)
     return {**{name: data[name] for name in _PLAIN}, "trace": data.get("trace"),
             "requests": count}
+
+
+def _fleet_asked(data: Document, parsed: PlanRequest, understood: Document) -> dict[str, Any]:
+    """Fleet, workload and targets as they were understood, without what does not go together."""
+    fleet = data["fleet"]
+    pools = [{**pool, "role": role} for pool, role in
+             zip(fleet["pools"], roles_of(fleet["setup"]), strict=True)]
+    asked = {"fleet": plain({**fleet, "pools": pools}), "slo": understood["slo"]}
+    if "workload" not in data:
+        return asked
+    if "trace" in data:
+        return {**asked, "workload": {BESIDE_TRACE: parsed.workload.prefix_hit}}
+    ignored = "arrival_cv" if data["arrivals"] else None
+    return {**asked, "workload": {k: v for k, v in understood["workload"].items() if k != ignored}}
+
+
+def _asked(data: Document) -> dict[str, Any]:
+    """The settings of a simulation as they were understood; what does not go together left out, so
+    that sent again they ask for the same."""
+    beside = {"requests", "arrivals"} if "trace" in data else {"trace", "start_s", "end_s"}
+    if "fleet" in data:
+        beside.add("spares")
+    return {name: plain(value) for name, value in _settings(data).items() if name not in beside}
 
 
 def _check(job: Document, catalog: Catalog) -> None:

@@ -108,7 +108,7 @@ class Simulation(MethodView):
     def get(self, simulation_id: str) -> Response:
         """What the requests saw, next to what the plan promised."""
         row = find(simulation_id)
-        return respond({"id": row.id, **row.result})
+        return respond({"id": row.id, "request": None, **row.result})
 
     @blp.remove(checked=False)
     def delete(self, simulation_id: str) -> Response:

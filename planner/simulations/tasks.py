@@ -110,11 +110,12 @@ def _part(progress: Progress | None, number: int | None = None) -> Progress | No
 
 
 def document_of(found: Simulated, job: Mapping[str, Any]) -> dict[str, Any]:
-    """The result as the API shows it, without its id."""
+    """The result as the API shows it, without its id; ``request`` is None of a job that an earlier
+    version queued."""
     asked = {name: job[name] for name in ("plan", "rank", "trace", "seed", "router", "rate_scale")}
     document: dict[str, Any] = plain(
         {**asked, "requests_per_second": found.requests_per_s, **found.result.document(),
-         "promised": job["promised"]})
+         "promised": job["promised"], "request": job.get("asked")})
     return document
 
 

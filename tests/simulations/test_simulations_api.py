@@ -147,6 +147,44 @@ def test_a_failure_and_bursts(web: FlaskClient) -> None:
         calm["observed"]["ttft_ms"]["p90"])
 
 
+ECHOED = [
+    FLEET,
+    {**FLEET, "failures": [{"at_s": 5, "duration_s": 10, "replica": 1}], "rate_scale": 2.0,
+     "arrivals": {"pattern": "on_off", "on_s": 2.0, "off_s": 8.0}, "router": "round_robin"},
+    {**{k: FLEET[k] for k in ("fleet", "slo")}, "trace": "minute", "start_s": 10.0, "end_s": 30.0,
+     "workload": {"prefix_cache_hit_rate": 0.25}},
+    {**{k: FLEET[k] for k in ("fleet", "slo")}, "trace": "minute", "seed": 3},
+    {**FLEET, "workload": {"trace": "minute"}, "requests": 50},
+    {**FLEET, "requests": 100, "workload": {**FLEET["workload"], "arrival_cv": 2.0}},
+]
+
+
+@pytest.mark.usefixtures("trace")
+@pytest.mark.parametrize("body", ECHOED)
+def test_the_request_is_shown_and_asks_for_the_same(web: FlaskClient, body: dict[str, Any]
+                                                    ) -> None:
+    first = simulated(web, body)
+    asked = first["request"]
+    assert {k: asked[k] for k in body if k not in ("fleet", "workload", "slo")} == {
+        k: v for k, v in body.items() if k not in ("fleet", "workload", "slo")
+        } | ({"failures": [{"pool": 0, **f} for f in body["failures"]]} if "failures" in body
+             else {})
+    assert asked["slo"] == {**body["slo"], "percentile": 90.0}
+    assert asked["fleet"]["pools"][0] == {
+        "role": "serve", "tensor_parallel": 1, "pipeline_parallel": 1, "expert_parallel": 1,
+        "data_parallel": 1, "batch_size": None, **body["fleet"]["pools"][0]}
+    again = simulated(web, asked)
+    assert again["request"] == asked
+    assert again["observed"] == first["observed"]
+
+
+def test_the_request_of_a_plan(web: FlaskClient, plan: dict[str, Any]) -> None:
+    first = simulated(web, {"plan": plan["id"], "requests": 100, "seed": 2})
+    asked = first["request"]
+    assert (asked["plan"], asked["rank"], asked["seed"]) == (plan["id"], 1, 2)
+    assert simulated(web, asked)["observed"] == first["observed"]
+
+
 def test_lists_and_deleting(web: FlaskClient) -> None:
     body = simulated(web, {**FLEET, "requests": 50})
     assert body["id"] in [s["id"] for s in web.get(PATH).json["items"]]
