@@ -167,3 +167,10 @@ def test_the_shipped_trace_has_the_statistics_that_it_states():
     assert found["prompt_tokens"]["mean"] == pytest.approx(1155, rel=0.03)
     assert found["output_tokens"]["mean"] == pytest.approx(211, rel=0.03)
     assert found["prompt_tokens"]["p95"] == pytest.approx(4083, rel=0.01)
+
+
+def test_statistics_of_a_trace_do_not_grow_with_its_span():
+    long = request_table([0.0, 30.0, 1e15], [10, 10, 10], [5, 5, 5])
+    assert statistics(long)["peak_over_mean"] == pytest.approx(1e15 / 60.0, rel=1e-9)
+    even = request_table(np.arange(0.0, 600.0, 15.0), np.full(40, 10), np.full(40, 5))
+    assert statistics(even)["peak_over_mean"] == 1.0
