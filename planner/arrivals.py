@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from planner.compiled import Array
-from planner.loops.chain import influx_peaks
+from planner.loops.chain import influx_peaks, prompts_left
 from planner.loops.gamma import gamma_share
 
 
@@ -38,7 +38,11 @@ class Influx(NamedTuple):
     holding time). Data-parallel ranks wander each alone: that many times more of the whole.
 
     Past the limit a replica starts as many prompts as answers end, so it is one server that a
-    request keeps for ``S + o D(n) / n``.
+    request keeps for ``tau = S + o D(n) / n``, with load ``w``. A batch fills up while prompts run,
+    and those that then wait for their prefill wait for a place: as after any prompt, ``h = u +
+    (lambda^2 Var S + ca^2 u^2) / (2 (1 - u)) + u (ca^2 - 1) / 2`` of them (Pollaczek-Khinchine, of
+    the numbers left behind; bursts as in ``mg1_wait_of``). The batch so stays full for a delay
+    cycle that starts with ``o D(n) / n + h tau`` of work, not with one answer's.
 
     Attributes
     ----------
@@ -50,12 +54,19 @@ class Influx(NamedTuple):
         u, share of time that prompts take from the decodes.
     ranks : int
         Data-parallel ranks, each with a limit of its own.
+    left : float or ndarray, shape (N,)
+        h, prompts that a rank leaves behind when one is done, mean.
+    lanes : float
+        Ranks that prompts are prefilled on: as many states of the whole are one of a rank, so a
+        rank is full as many times as often as the last of them.
     """
 
     peak: Array | float = 1.0
     full_peak: float = 1.0
     load: Array | float = 0.0
     ranks: int = 1
+    left: Array | float = 0.0
+    lanes: float = 1.0
 
     @classmethod
     def of(cls, arrival_cv2: float, ranks: int = 1) -> Influx:
@@ -77,7 +88,7 @@ class Influx(NamedTuple):
         """
         own = max(1.0 + (arrival_cv2 - 1.0) / ranks, 1.0)
         return cls(influx_peaks(own, swing, load, overlap, float(ranks)), peakedness(own), load,
-                   ranks)
+                   ranks, prompts_left(own, swing, load), float(ranks))
 
 
 def burst_ahead(arrival_cv2: float) -> float:

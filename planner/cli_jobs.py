@@ -179,10 +179,10 @@ def simulate(file: Path, trace: Path | None, requests_out: Path | None, as_json:
     job, packed = _simulation(read_document(file), trace)
     count = job["requests"] or 100
     with _bar("simulating", count) as bar:
-        result = run(job, stored_catalog(), packed, lambda share: bar(share) or True)
-        document = document_of(result, job)
+        found = run(job, stored_catalog(), packed, lambda share: bar(share) or True)
+        document = document_of(found, job)
         bar(TOLD)
-        columns = pack_columns(result.rows(), lambda share: bar(
+        columns = pack_columns(found.result.rows(), lambda share: bar(
             TOLD + (1.0 - TOLD) * share) or True) if requests_out is not None else b""
     if requests_out is not None:
         from planner.api.simulations import csv_blocks
@@ -208,17 +208,16 @@ def _simulation(body: Any, trace: Path | None) -> tuple[dict[str, Any], bytes | 
         local = _read_trace(trace)
         if isinstance(body, dict):
             body = {**body, "trace": "local"} if "model" not in body else body
+    at_peak = (lambda slug: _workload_of(local)) if local is not None else trace_workload
     if isinstance(body, dict) and "model" in body:
-        job = _planned(body)
-        job |= {"trace": "local", "requests": None} if local is not None else {}
+        job = _planned(body, {"trace": "local"} if local is not None else {}, at_peak)
     else:
         data = load_document(SimulationSchema(), body)
         catalog = stored_catalog()
         if "fleet" in data:
-            at_peak = (lambda slug: _workload_of(local)) if local is not None else trace_workload
             job = job_of_fleet(data, catalog, saved_workload, at_peak)
         else:
-            job = job_of_plan(data, *_stored_plan(data["plan"]), catalog)
+            job = job_of_plan(data, *_stored_plan(data["plan"]), catalog, at_peak)
     if local is not None:
         return job, pack(local)
     return job, _stored_trace(job["trace"]) if job["trace"] else None
@@ -240,8 +239,8 @@ def _workload_of(trace: Any) -> Any:
     return workload_at_peak(trace)
 
 
-def _planned(body: dict[str, Any]) -> dict[str, Any]:
-    """The job that simulates the recommended option of a plan request."""
+def _planned(body: dict[str, Any], more: dict[str, Any], at_peak: Any) -> dict[str, Any]:
+    """The job that simulates the recommended option of a plan request, with more of its fields."""
     from planner.api.plan_schema import parse_plan
     from planner.api.plan_service import make
     from planner.api.simulation_schema import SimulationSchema
@@ -251,8 +250,8 @@ def _planned(body: dict[str, Any]) -> dict[str, Any]:
 
     catalog = stored_catalog()
     made = make(parse_plan(body, saved_workload, trace_workload), catalog)
-    data = SimulationSchema().load({"plan": made.document["id"]})
-    return job_of_plan(data, made.document, made.snapshot, catalog)
+    data = SimulationSchema().load({"plan": made.document["id"], **more})
+    return job_of_plan(data, made.document, made.snapshot, catalog, at_peak)
 
 
 def _stored_plan(plan_id: str) -> tuple[Any, Any]:
@@ -294,7 +293,8 @@ def print_simulation(document: dict[str, Any], console: Console | None = None) -
     console.print(table)
     shares = ", ".join(f"{k} {v:.1%}" for k, v in document["attainment"].items() if v is not None)
     missed = ", ".join(document["missed"]) or "none"
-    for line in (f"{document['requests']:,} requests in {document['simulated_s']:,.0f} s "
+    for line in (f"{document['requests']:,} requests at {document['requests_per_second']:.4g} "
+                 f"requests/s in {document['simulated_s']:,.0f} s "
                  f"(simulated in {document['wall_s']:.2f} s)",
                  f"within the targets: {shares}; missed: {missed}",
                  f"goodput: {document['goodput_rps_per_gpu']:.3f} requests/s and GPU, "

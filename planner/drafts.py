@@ -115,6 +115,15 @@ class Drafts:
         return self.of(self.workload.output)
 
     @cached_property
+    def quarters(self) -> Gaps | None:
+        """The same of each quarter of answers shorter than the reference; None where their TPOT is
+        one law: of longer ones, which hold many stops each, and with luck, which has parts of its
+        own."""
+        output = self.workload.output
+        short = output.mean < REFERENCE_TOKENS and self.speculative is None
+        return output.quarters if short else None
+
+    @cached_property
     def reference(self) -> Gaps:
         """The same of the reference answers."""
         return self.of(self.workload.reference)

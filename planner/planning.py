@@ -19,6 +19,7 @@ from planner.describe import (
 )
 from planner.engine_fit import unfit
 from planner.fleet import Fleet, build_fleet, region_rate
+from planner.llm import Llm
 from planner.measured import measured_options
 from planner.other_ways import OtherWays
 from planner.pricing import Pricer
@@ -126,7 +127,8 @@ class PlanResult:
         """The catalog rows that the plan used."""
         gpus = [_gpu_row(g) for g in self.resources.gpus]
         profiles = {p.slug: asdict(p) for p in self.resources.profiles.values()}
-        return {"gpus": gpus, "model": _model_row(self.resources),
+        return {"gpus": gpus, "model": _model_row(self.resources.llm),
+                "draft": _model_row(draft) if (draft := self.resources.draft) else None,
                 "prices": [price_document(p) for p in self.prices.values()],
                 "engines": list(profiles.values())}
 
@@ -317,8 +319,7 @@ def _gpu_row(gpu: Any) -> dict[str, Any]:
     return {**asdict(gpu), "peak_flop_per_s": dict(gpu.peak_flop_per_s)}
 
 
-def _model_row(resources: Resources) -> dict[str, Any]:
-    llm = resources.llm
+def _model_row(llm: Llm) -> dict[str, Any]:
     return {"slug": llm.slug, "name": llm.name, "hf_id": llm.hf_id,
             "architecture": llm.architecture, "total_params": llm.total_params,
             "active_params": llm.active_params, "layers": llm.layers, "hidden": llm.hidden,

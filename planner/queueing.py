@@ -29,9 +29,13 @@ from planner.loops.chain import (
 from planner.loops.gamma import LIKELY
 from planner.loops.gaps import gaps_in_time
 from planner.loops.luck import mean_of_luck, shares_of_luck
-from planner.loops.percentiles import answer_percentiles, mixture_percentiles
+from planner.loops.percentiles import (
+    answer_percentiles,
+    mixture_percentiles,
+    parted_percentiles,
+)
 from planner.loops.two_pools import placed_laws
-from planner.loops.waits import one_wait, sum_law
+from planner.loops.waits import full_laws, one_wait, sum_law
 from planner.percentiles import CLOSE, SECANTS
 from planner.stalls import Added, TokenTimes, column
 from planner.workload import REFERENCE_TOKENS, SLACK, Gaps
@@ -75,15 +79,6 @@ class Wait:
         cross = np.where(finite, self.mean_s, 0.0) * np.where(finite, other.mean_s, 0.0)
         second = self.second_s2 + other.second_s2 + 2.0 * cross
         return Wait(1.0 - (1.0 - self.busy) * (1.0 - other.busy), mean, second)
-
-
-def placed_wait(wait: Wait, places: float, given_s: float) -> Wait:
-    """A finite wait of one case with one for a place in the batch after it: a share ``places``
-    waits, exponentially with mean ``given_s`` [s]."""
-    busy, mean_s, second_s2 = (float(x[0]) for x in (wait.busy, wait.mean_s, wait.second_s2))
-    place_s = places * given_s
-    return Wait(*np.array([1.0 - (1.0 - busy) * (1.0 - places), mean_s + place_s,
-                           second_s2 + 2.0 * place_s * (given_s + mean_s)]))
 
 
 def no_wait(shape: tuple[int, ...] = ()) -> Wait:
@@ -195,6 +190,27 @@ def placed_percentiles(wait: Wait, place: Wait, latency_s: Array, weights: Array
                         np.concatenate([(1.0 - busy) * weights, busy * weights]))
 
 
+def full_percentiles(wait: Wait, places: float, given_s: float, latency_s: Array, weights: Array,
+                     percentiles: tuple[float, ...] = PERCENTILES) -> tuple[float, list[float]]:
+    """Mean and percentiles [s] of a latency after a wait, where a share ``places`` of the requests
+    waits for a place in the batch instead, ``given_s`` [s] on average
+    (:func:`planner.loops.waits.full_laws`).
+
+    Parameters
+    ----------
+    wait : Wait
+        Of one case, finite; fields of shape (1,).
+    latency_s, weights : ndarray, shape (k,)
+    """
+    busy, mean_s, second_s2 = (float(x[0]) for x in (wait.busy, wait.mean_s, wait.second_s2))
+    middle_s = (1.0 - places) * mean_s + places * given_s + float(latency_s @ weights)
+    size = len(latency_s)
+    return middle_s, _percentiles(
+        percentiles, middle_s, np.tile(latency_s, 2),
+        np.repeat(full_laws(busy, mean_s, second_s2, given_s), size, axis=2),
+        np.full(2 * size, np.inf), np.concatenate([(1.0 - places) * weights, places * weights]))
+
+
 def at_paces(shares: Array, token_s: Array, weights: Array, paces: Array) -> list[float]:
     """Where the times of a token [s], over states and over the paces of the answers, reach shares.
 
@@ -292,6 +308,10 @@ class Chain:
         Weight of the empty system on the same scale.
     ratio : ndarray, shape (N,)
         Ratio of the geometric tail past a cap of n.
+    stay : ndarray, shape (N,)
+        Times longer than the last state alone that a batch stays full under a cap of n.
+    left : ndarray, shape (N,)
+        Prompts that wait when it fills up, mean.
     known : dict
         Columns that several questions need, worked out once.
     """
@@ -307,6 +327,8 @@ class Chain:
     weight: Array
     empty: float
     ratio: Array
+    stay: Array
+    left: Array
     known: dict[object, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -327,12 +349,14 @@ class Chain:
         """
         load = max(rate_per_s * output_tokens, 1e-300)
         size = len(tpot_s)
-        (ratio, full, weight), empty = chain_columns(
-            load, tpot_s, column(influx.peak, size), influx.full_peak, column(influx.load, size))
+        left = column(influx.left, size)
+        (ratio, full, weight, stay), empty = chain_columns(
+            load, tpot_s, column(influx.peak, size), influx.full_peak, column(influx.load, size),
+            left, influx.lanes)
         served_s = full * (influx.ranks * output_tokens / load)
         gaps = gaps or Gaps.of_length(output_tokens)
         return cls(_counted(size), tpot_s, load, influx, served_s, added, gaps,
-                   outputs or Outputs(1.0, float(gaps.mean)), weight, empty, ratio)
+                   outputs or Outputs(1.0, float(gaps.mean)), weight, empty, ratio, stay, left)
 
     def _once(self, key: object, work: Callable[[], Array]) -> Array:
         """A column that several questions need."""
@@ -347,12 +371,14 @@ class Chain:
     def waiting(self) -> tuple[Array, Array]:
         """For every cap: probability of waiting for admission, and its mean wait [s] given that.
 
-        Past the cap M the chain goes on with ratio r; an arrival waits when it finds M or more
-        running: pi(M) / (1 - r). It then waits a geometric number of departures, ``1 / (1 - r)``
-        on average. Where r >= 1 they are 1 and infinite.
+        Past the cap M the chain goes on with ratio r; an arrival waits when it finds the batch
+        full: pi(M) / (1 - r), and ``stay`` times as often where prompts run beside, as h of them
+        wait when it fills up (:class:`planner.arrivals.Influx`). It then waits a geometric number
+        of departures and for those h, ``1 / (1 - r) + h`` on average (the mean of a delay cycle).
+        Where r >= 1 they are 1 and infinite.
         """
         probability, given_s = self._once("waiting", lambda: waiting_columns(
-            self.weight, self.empty, self.ratio, self.served_s))
+            self.weight, self.empty, self.ratio, self.served_s, self.stay, self.left))
         return probability, given_s
 
     def behind_burst(self, cap: int, ahead: float) -> float:
@@ -435,6 +461,17 @@ class Chain:
         found = answer_percentiles(_shares(percentiles), self._tokens(cap), a.step_s, a.columns,
                                    a.before_s, a.most_s, a.bursts_per_s, a.behind,
                                    (gaps or self.gaps).rows, CLOSE, SECANTS)
+        return [float(x) for x in found]
+
+    def parted_percentiles(self, cap: int, percentiles: tuple[float, ...], gaps: Gaps
+                           ) -> list[float]:
+        """The same of answers in equal parts, of which each has a law of ``gaps``; without luck."""
+        if self.added is None:
+            return self._plain_percentiles(cap, percentiles, gaps)
+        a = self.added
+        found = parted_percentiles(
+            _shares(percentiles), self._tokens(cap), a.step_s, a.columns, a.before_s, a.most_s,
+            a.least_s * a.stages, a.bursts_per_s, a.behind, gaps.rows, CLOSE, SECANTS)
         return [float(x) for x in found]
 
     def _plain_percentiles(self, cap: int, percentiles: tuple[float, ...], gaps: Gaps

@@ -132,9 +132,10 @@ class Added:
                      self.bursts_per_s, self.behind, self.stages, self.apart)
 
     def mean(self, gaps: Gaps) -> Array:
-        """Mean [s] over answers."""
+        """Mean [s] over answers, of several laws over those in equal parts."""
         once_s, gap_s, pace = self.columns[0], self.columns[1], mean_of_luck(gaps.paces)
-        return np.asarray(np.minimum(once_s * gaps.inverse + pace * gap_s, pace * self.most_s))
+        each_s = np.minimum(once_s * gaps.inverse + pace * gap_s, pace * self.most_s)
+        return np.asarray(each_s.mean(axis=0) if np.ndim(gaps.inverse) else each_s)
 
     def by_output(self, accepted: float) -> Added:
         """What they add to steps that write ``accepted`` tokens, in place of tokens."""

@@ -26,6 +26,9 @@ SEVERAL_TOKENS = 1.5
 """[token] length from which an answer has a second token; those between are means of a bin."""
 REFERENCE_TOKENS = 96.0
 """[token] mean of the answers whose TPOT sizes a pool, whatever the answers are."""
+QUARTERS = 4
+"""Equal parts of short answers, from the shortest to the longest, each with a law of TPOT: what
+stops an answer counts by its length."""
 LEAST_PART = 65.0
 """Percentile of first token and token time that a percentile of the whole request counts at least:
 about where a skewed time has its mean (an exponential one at 63.2). Sums of medians are too low."""
@@ -68,6 +71,20 @@ class Gaps:
         gaps, shares = answers.shared_gaps
         return cls(float(shares @ gaps), float(shares @ (1.0 / gaps)),
                    float(shares @ (1.0 / gaps**2)))
+
+    @classmethod
+    def of_parts(cls, answers: Lengths, parts: int) -> Gaps:
+        """Of answers from the shortest to the longest, a law for each of so many equal parts."""
+        gaps, shares = answers.shared_gaps
+        reached = np.concatenate([[0.0], shares.cumsum()])
+        edges = np.linspace(0.0, reached[-1], parts + 1)
+
+        def means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            total = np.concatenate([[0.0], (shares * values).cumsum()])
+            found = np.diff(np.interp(edges, reached, total)) * (parts / reached[-1])
+            return np.asarray(found[:, None])
+
+        return cls(means(gaps), means(1.0 / gaps), means(1.0 / gaps**2))
 
     @classmethod
     def of_length(cls, answer: float) -> Gaps:
@@ -165,6 +182,11 @@ class Lengths:
     def gaps(self) -> Gaps:
         """Gaps between the tokens of answers of these lengths."""
         return Gaps.of(self)
+
+    @cached_property
+    def quarters(self) -> Gaps:
+        """The same of each quarter of the answers, a law a quarter."""
+        return Gaps.of_parts(self, QUARTERS)
 
     @property
     def max(self) -> float:

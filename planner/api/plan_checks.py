@@ -94,15 +94,27 @@ def check_draft(llm: Llm, draft: Llm) -> None:
             "/speculative/draft_model")
 
 
-def check_context(request: PlanRequest, llm: Llm) -> None:
+def check_context(request: PlanRequest, llm: Llm, pointer: str = "/workload/prompt_tokens"
+                  ) -> None:
     """Refuse prompts and outputs that together exceed the model's context."""
+    check_lengths(request.workload.prompt, request.workload.output, llm, pointer)
+
+
+def check_lengths(prompts: Lengths, outputs: Lengths, llm: Llm, pointer: str) -> None:
+    """Refuse lengths that together exceed the model's context.
+
+    Raises
+    ------
+    ContextTooLong
+        At ``pointer``.
+    """
     if llm.max_context is None:
         return
-    prompt, output = _longest(request.workload.prompt), _longest(request.workload.output)
+    prompt, output = _longest(prompts), _longest(outputs)
     if prompt + output > llm.max_context:
         raise ContextTooLong(
             f"a prompt of {prompt:.0f} and an output of {output:.0f} tokens exceed the "
-            f"{llm.max_context} tokens of {llm.slug}", "/workload/prompt_tokens")
+            f"{llm.max_context} tokens of {llm.slug}", pointer)
 
 
 def _longest(lengths: Lengths) -> float:

@@ -76,10 +76,17 @@ def not_found(error: PlannerError) -> Problem:
     return Problem(404, error.code, error.message)
 
 
-def _from_planner(error: PlannerError) -> Response:
+def errors_of(error: PlannerError | Problem) -> list[Mapping[str, str]]:
+    """The fields at fault, a row each, as a problem shows them."""
+    if isinstance(error, Problem):
+        return error.errors
     pairs = error.errors if isinstance(error, InvalidDocument) else [(error.pointer, error.message)]
-    rows = [{"pointer": p, "message": m} for p, m in pairs]
-    detail = "; ".join(f"{p or 'the document'}: {m}" for p, m in pairs[:5])
+    return [{"pointer": p, "message": m} for p, m in pairs]
+
+
+def _from_planner(error: PlannerError) -> Response:
+    rows = errors_of(error)
+    detail = "; ".join(f"{r['pointer'] or 'the document'}: {r['message']}" for r in rows[:5])
     return problem_response(422, error.code, error.title, detail, rows)
 
 

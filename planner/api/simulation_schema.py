@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validates_schema
@@ -10,13 +11,17 @@ from planner.api.fields import Choice, Entries, Flag, Number, Text, Whole, name_
 from planner.api.plan_answer import OpenSchema, PercentilesSchema
 from planner.api.plan_schema import FIDELITIES, LayoutSchema, SpeculativeSchema, WorkloadField
 from planner.api.validation import StrictSchema
-from planner.api.workload_schema import SloSchema
+from planner.api.workload_schema import FROM_TRACE, SloSchema
 from planner.precision import KV_PRECISIONS, WEIGHT_PRECISIONS
 from planner.requests import SETUPS
 from planner.units import SECONDS_PER_DAY
 
 ROUTERS = ("random", "round_robin", "least_loaded", "power_of_two")
 MAX_REQUESTS = 1_000_000
+BESIDE_TRACE = "prefix_cache_hit_rate"
+"""What of a workload counts beside a trace."""
+SHORTEST_S = 1e-9
+"""[s] of a burst, a pause or a day; shorter ones are lost in the rounding of the times."""
 ROLES = ("serve", "prefill", "decode")
 
 
@@ -54,6 +59,18 @@ class FleetSchema(StrictSchema):
         if roles != wanted:
             raise ValidationError(f"{data['setup']} has these pools, in this order: "
                                   f"{', '.join(wanted)}", "pools")
+        self._budgets(data)
+
+    @staticmethod
+    def _budgets(data: dict[str, Any]) -> None:
+        """Static batches and decode pools have no budget of tokens."""
+        kinds = {"static": ["static batches"], "disaggregated": ["", "a decode pool"]}
+        wrong = {place: {"token_budget": [f"does not go with {kind}, whose steps have no budget"]}
+                 for place, (pool, kind) in enumerate(zip(
+                     data["pools"], kinds.get(data["setup"], ()), strict=False))
+                 if kind and pool["token_budget"] is not None}
+        if wrong:
+            raise ValidationError({"pools": wrong})
 
 
 _PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -65,12 +82,14 @@ class ArrivalsSchema(StrictSchema):
     """Another arrival process than the workload's gaps."""
 
     pattern = Choice(("on_off", "diurnal"), required=True)
-    on_s = Number(above=0, highest=1e7, metadata={"description": "Mean length [s] of a burst"})
-    off_s = Number(above=0, highest=1e7, metadata={"description": "Mean length [s] of a pause"})
+    on_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={
+        "description": "Mean length [s] of a burst"})
+    off_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={
+        "description": "Mean length [s] of a pause"})
     profile = fields.List(Number(lowest=0, highest=1e9), metadata={
         "minItems": 1, "maxItems": 1440,
         "description": "Relative rate in equal parts of the day"})
-    day_s = Number(above=0, highest=1e7, metadata={"default": SECONDS_PER_DAY})
+    day_s = Number(lowest=SHORTEST_S, highest=1e7, metadata={"default": SECONDS_PER_DAY})
 
     @validates_schema
     def complete(self, data: dict[str, Any], **_: Any) -> None:
@@ -95,6 +114,34 @@ class FailureSchema(StrictSchema):
     replica = Whole(lowest=0, highest=100_000, load_default=0)
 
 
+class ServedWorkloadField(WorkloadField):
+    """A workload of a fleet by hand. Beside a trace only what the trace does not say."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        beside = data if isinstance(data, Mapping) else {}
+        if beside.get("trace") is None:
+            self._refuse_cv(value, beside)
+            return super()._deserialize(value, attr, data, **kwargs)
+        if isinstance(value, str):
+            raise ValidationError("a saved workload does not go with a trace; of a workload only "
+                                  f"{BESIDE_TRACE} does")
+        if isinstance(value, Mapping):
+            ignored = {name: ["does not go with a trace, which says it itself"]
+                       for name in FROM_TRACE if name in value}
+            if value.get("trace", beside["trace"]) != beside["trace"]:
+                ignored["trace"] = ["must be the trace that is replayed; leave it out"]
+            if ignored:
+                raise ValidationError(ignored)
+            value = {**value, "trace": beside["trace"]}
+        return super()._deserialize(value, attr, data, **kwargs)
+
+    @staticmethod
+    def _refuse_cv(value: Any, beside: Mapping[str, Any]) -> None:
+        if isinstance(value, Mapping) and "arrival_cv" in value and beside.get("arrivals"):
+            raise ValidationError({"arrival_cv": [
+                "does not go with arrivals, which have gaps of their own"]})
+
+
 class SimulationSchema(StrictSchema):
     """A simulation of a stored plan's option, or of a fleet by hand."""
 
@@ -102,7 +149,7 @@ class SimulationSchema(StrictSchema):
     rank = Whole(lowest=1, highest=100_000, metadata={"description": "Option of the plan, first 1",
                                                       "default": 1})
     fleet = fields.Nested(FleetSchema)
-    workload = WorkloadField()
+    workload = ServedWorkloadField()
     slo = fields.Nested(SloSchema)
     trace = slug_field(metadata={"description": "Stored trace to replay"})
     requests = Whole(lowest=10, highest=MAX_REQUESTS, metadata={
@@ -169,8 +216,14 @@ class SimulationAnswerSchema(OpenSchema):
     plan = fields.String(required=True, allow_none=True)
     rank = fields.Integer(required=True, allow_none=True)
     trace = fields.String(required=True, allow_none=True)
+    request = fields.Dict(required=True, allow_none=True, metadata={
+        "description": "What was asked for with every default filled in; sent again it asks for "
+                       "the same. Null for simulations of earlier versions"})
     seed = fields.Integer(required=True)
     requests = fields.Integer(required=True)
+    requests_per_second = fields.Float(required=True, metadata={
+        "description": "Of generated requests as asked for, of users as they send; of a trace the "
+                       "mean"})
     simulated_s = fields.Float(required=True)
     wall_s = fields.Float(required=True)
     observed = fields.Nested(FiguresSchema, required=True)

@@ -96,7 +96,8 @@ class Simulations(MethodView):
         plan = db.session.get(PlanRow, data["plan"])
         if plan is None:
             raise NotInCatalog(f"there is no plan {data['plan']!r}", "/plan")
-        return accept(SIMULATION, job_of_plan(data, document_of(plan), plan.snapshot, catalog))
+        return accept(SIMULATION, job_of_plan(data, document_of(plan), plan.snapshot, catalog,
+                                              trace_workload))
 
 
 @blp.route("/simulations/<simulation_id>")
@@ -107,7 +108,7 @@ class Simulation(MethodView):
     def get(self, simulation_id: str) -> Response:
         """What the requests saw, next to what the plan promised."""
         row = find(simulation_id)
-        return respond({"id": row.id, **row.result})
+        return respond({"id": row.id, "request": None, **row.result})
 
     @blp.remove(checked=False)
     def delete(self, simulation_id: str) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -21,7 +21,7 @@ from planner.api.blueprint import ApiBlueprint, View
 from planner.api.etags import etag_of, require_match, respond
 from planner.api.fields import SLUG, Choice, QueryFlag, Text, slug_field
 from planner.api.paging import SearchQuery, matches, page, page_schema
-from planner.api.problems import Problem
+from planner.api.problems import Problem, errors_of
 from planner.api.resource import Resource
 from planner.api.uploads import other_names
 from planner.api.validation import StrictSchema, load_document
@@ -174,11 +174,37 @@ def _uploaded(slug: str | None = None) -> dict[str, Any]:
     if request.content_length is not None and request.content_length > limit + _SLACK_BYTES:
         raise TraceTooLarge(f"the body has {request.content_length:,} bytes; allowed are {limit:,}")
     with _body() as (stream, filename, form):
-        options = load_document(TraceOptionsSchema(), {**request.args.to_dict(), **form})
-        slug = options.get("slug") or slug or _slug_of(filename)
+        with _named_where_given():
+            options = load_document(TraceOptionsSchema(), {**request.args.to_dict(), **form})
+            slug = options.get("slug") or slug or _slug_of(filename)
         trace = read_trace(stream, ReadLimits(settings["PLANNER_MAX_TRACE_ROWS"], limit),
                            options.get("skip_empty", False), options.get("time_unit"))
     return columns(slug, options.get("name", ""), trace)
+
+
+@contextmanager
+def _named_where_given() -> Iterator[None]:
+    """Refusals of options name the query parameter, or the field of the form that gave it."""
+    try:
+        yield
+    except (InvalidValue, Problem) as error:
+        rows = [_named(row) for row in errors_of(error)]
+        if rows == errors_of(error):
+            raise
+        detail = "; ".join(f"{row.get('parameter', row.get('pointer'))}: {row['message']}"
+                           for row in rows)
+        status, code = (error.status, error.code) if isinstance(error, Problem) else (
+            422, error.code)
+        raise Problem(status, code, detail, rows) from None
+
+
+def _named(row: Mapping[str, str]) -> Mapping[str, str]:
+    """A field at fault by its parameter, unless a form gave it or should have."""
+    name = row.get("pointer", "").strip("/")
+    form = request.mimetype == "multipart/form-data"
+    if not name or (form and name not in request.args) or name in request.form:
+        return row
+    return {"parameter": name, "message": row["message"]}
 
 
 @contextmanager
@@ -239,7 +265,9 @@ class Traces(MethodView):
         The column names of the Azure, BurstGPT, Mooncake and Vidur traces are recognised beside
         ``timestamp, prompt_tokens, output_tokens``. Rows must be sorted by time.
         """
-        return traces.create(_uploaded())
+        made = _uploaded()
+        with _named_where_given():
+            return traces.create(made)
 
 
 @blp.route("/traces/<slug>")
@@ -256,7 +284,9 @@ class TraceOne(MethodView):
     def put(self, slug: str) -> Response:
         """Replace a trace."""
         require_match(document(traces.find(slug)))
-        return traces.replace(slug, _uploaded(slug))
+        made = _uploaded(slug)
+        with _named_where_given():
+            return traces.replace(slug, made)
 
     @blp.remove()
     def delete(self, slug: str) -> Response:

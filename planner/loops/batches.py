@@ -14,6 +14,7 @@ from planner.loops.chain import (
     admissions_at,
     chain_columns,
     influx_peaks,
+    prompts_left,
     running_at_cap,
     share_at_cap,
     shares_at,
@@ -28,16 +29,17 @@ from planner.loops.waits import starts_in_time
 
 @compiled
 def open_states(rate_per_s: float, arrival_cv2: float, stops: float, overlap: float,
-                prompt_tokens: float, states: Array, p: Prompts) -> tuple[Array, Array, float]:
-    """:func:`prompt_columns`, the peakedness of what comes to decode in these states, and that of
-    a full replica."""
+                prompt_tokens: float, states: Array, p: Prompts
+                ) -> tuple[Array, Array, float, Array]:
+    """:func:`prompt_columns`, the peakedness of what comes to decode in these states, that of
+    a full replica, and :func:`prompts_left`."""
     columns = prompt_columns(rate_per_s, rate_per_s * prompt_tokens,
                              max(arrival_cv2 - 1.0, 0.0) / 2.0, states)
     size, own = columns.shape[1], max(1.0 + (arrival_cv2 - 1.0) / p.ranks, 1.0)
     mean_s, square_s2 = states[6, :size], states[7, :size]
     swing = rate_per_s * stops * rate_per_s * stops * (square_s2 - mean_s * mean_s)
     peak = influx_peaks(own, swing, columns[1], overlap, p.ranks)
-    return columns, peak, 1.0 + (own - 1.0) / 2.0
+    return columns, peak, 1.0 + (own - 1.0) / 2.0, prompts_left(own, swing, columns[1])
 
 
 @entry
@@ -61,8 +63,8 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
         Targets [s], infinite where there are none.
     """
     tokens_per_s, ahead = rate_per_s * prompt_tokens, max(arrival_cv2 - 1.0, 0.0) / 2.0
-    columns, peak, full_peak = open_states(rate_per_s, arrival_cv2, stops, overlap, prompt_tokens,
-                                           states, p)
+    columns, peak, full_peak, left = open_states(rate_per_s, arrival_cv2, stops, overlap,
+                                                 prompt_tokens, states, p)
     size, count = columns.shape[1], 0
     while count < len(caps) and caps[count] <= size:
         count += 1
@@ -71,7 +73,8 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
         return held
     token, load, before, most = states[0, :size], columns[1], columns[3], states[8, :size]
     mean_s, square_s2 = states[6, :size], states[7, :size]
-    rows, empty = chain_columns(rate_per_s * answers[0], columns[0], peak, full_peak, load)
+    rows, empty = chain_columns(rate_per_s * answers[0], columns[0], peak, full_peak, load, left,
+                                p.ranks)
     least = 0
     for place in range(count - 1, -1, -1):
         held[0, place] = rows[0, caps[place] - 1] < 1.0
@@ -85,7 +88,7 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
             own_rows = rows
             if answers[law] != answers[0]:
                 own_rows, _ = chain_columns(rate_per_s * answers[law], columns[0], peak, full_peak,
-                                            load)
+                                            load, left, p.ranks)
             written = np.empty(size)
             for i in range(size):
                 written[i] = own_rows[2, i] * (i + 1.0) / columns[0, i]
@@ -99,7 +102,7 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
             if not kept:
                 return held
     if ttft_s < np.inf:
-        admissions = admissions_at(caps[:count], rows[2], empty, rows[0], rows[1])
+        admissions = admissions_at(caps[:count], rows[2], empty, rows[0], rows[1], rows[3], left)
         each_s = p.ranks / rate_per_s
         latency, found = np.empty(len(p.tokens)), False
         for place in range(count - 1, -1, -1):
@@ -108,9 +111,8 @@ def caps_held(caps: NDArray[np.int64], rate_per_s: float, arrival_cv2: float, st
                 waits, given_s = admissions[1, place], admissions[2, place] * each_s
                 busy, wait_s, square = prefill_of(rate_per_s, arrival_cv2, admissions[0, place],
                                                   states[1, 0], tokens_per_s, p, latency)
-                found = starts_in_time(ttft_s, ttft_level, busy, wait_s, square, waits,
-                                       waits * given_s, 2.0 * waits * given_s * given_s, latency,
-                                       weights)
+                found = starts_in_time(ttft_s, ttft_level, busy, wait_s, square, waits, given_s,
+                                       latency, weights)
                 held[2, place] = found
     return held
 
@@ -142,10 +144,9 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
     latency, weights : ndarray, shape (k,)
         Of a prompt [s], and the shares of the prompts.
     """
-    wait_s, square = places * given_s, 2.0 * places * given_s * given_s
     if tokens <= 0.0:
-        return starts_in_time(limit_s, level, busy, mean_s, second_s2, places, wait_s, square,
-                              latency, weights)
+        return starts_in_time(limit_s, level, busy, mean_s, second_s2, places, given_s, latency,
+                              weights)
     low, high, least = paces[0] * step_s[0], limit_s / tokens, LIKELY * written.max()
     logs = log_gammas(times[1])
     while high - low > close * high:
@@ -161,7 +162,7 @@ def ends_in_time(limit_s: float, level: float, tokens: float, token_level: float
                         times[2, j, i], paces[j] * most_s[i])[0]
         enough = held >= token_level * total
         few = starts_in_time(limit_s - middle * tokens, level, busy, mean_s, second_s2, places,
-                             wait_s, square, latency, weights)
+                             given_s, latency, weights)
         if enough == few:
             return enough
         if enough:
@@ -243,12 +244,13 @@ def mean_times(cap: int, rate_per_s: float, arrival_cv2: float, stops: float, be
     answer_tokens, gaps : float, ndarray of shape (3 + k, 1)
         Mean tokens of the answers, and their gaps.
     """
-    columns, peak, full_peak = open_states(rate_per_s, arrival_cv2, stops, overlap, prompt_tokens,
-                                           states, p)
+    columns, peak, full_peak, left = open_states(rate_per_s, arrival_cv2, stops, overlap,
+                                                 prompt_tokens, states, p)
     size = min(cap, columns.shape[1])
     if size == 0:
         return np.inf, np.inf
-    rows, empty = chain_columns(rate_per_s * answer_tokens, columns[0], peak, full_peak, columns[1])
+    rows, empty = chain_columns(rate_per_s * answer_tokens, columns[0], peak, full_peak, columns[1],
+                                left, p.ranks)
     added = added_columns(states[0, :size], rate_per_s * stops, columns[1], states[6, :size],
                           states[7, :size], columns[2], columns[3], max(arrival_cv2, 1.0), behind)
     written, time_s, pace = np.empty(size), np.empty(size), mean_pace(gaps, 0)

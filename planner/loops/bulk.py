@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.compiled import Array, compiled
 from planner.loops.gamma import DIGITS, LIKELY
@@ -31,6 +30,7 @@ def fill_at_most(counts: Array, mean: float, variance: float, found: Array) -> N
 
     Its terms follow from one another; those past the mean that no longer count are left out.
     """
+    mean = max(mean, DIGITS)
     over = max(variance, mean * (1.0 + 1e-6))
     if mean > MANY:
         for i in range(len(counts)):
@@ -89,7 +89,7 @@ def stationary(moves: Array) -> Array:
 
 
 @entry
-def queue_shares(ends: Array, left: Array, come: Array, swing: Array) -> Array:
+def queue_shares(ends: Array, left: Array, come: Array, swing: Array, shares: Array) -> Array:
     """Shares of the cycles by the group of the queue when they start, shape (G + 1,).
 
     The first state is a cycle that an arrival started.
@@ -98,17 +98,25 @@ def queue_shares(ends: Array, left: Array, come: Array, swing: Array) -> Array:
     ----------
     ends : ndarray, shape (G,)
         Longest queue of each group.
-    left, come, swing : ndarray, shape (G + 1,)
-        Requests of the queue that the cycle of a state leaves waiting; those that come while it
-        lasts, mean and variance of their number.
+    left : ndarray, shape (G + 1,)
+        Requests of the queue that the cycle of a state leaves waiting.
+    come, swing, shares : ndarray, shape (G + 1, k)
+        Those that come while it lasts, mean and variance of their number, by its length; shares of
+        the lengths.
     """
     size = len(left)
     moves, counts, reached = np.empty((size, size)), np.empty(size), np.empty(size)
+    within = np.empty(size)
     for state in range(size):
         counts[0] = -left[state]
         for group in range(1, size):
             counts[group] = ends[group - 1] - left[state]
-        fill_at_most(counts, come[state], swing[state], reached)
+        reached[:] = 0.0
+        for length in range(shares.shape[1]):
+            if shares[state, length] > 0.0:
+                fill_at_most(counts, come[state, length], swing[state, length], within)
+                for group in range(size):
+                    reached[group] += shares[state, length] * within[group]
         reached[size - 1] = 1.0
         before = 0.0
         for group in range(size):
@@ -121,84 +129,47 @@ def queue_shares(ends: Array, left: Array, come: Array, swing: Array) -> Array:
 @entry
 def turns_ahead(cap: float, turns: int, ahead: Array, spread: Array) -> Array:
     """Chance that a request waits for each number of whole cycles besides the running one, shape
-    (G, turns): full ones, of ``cap`` requests, for those ``ahead`` of it, normally distributed."""
-    rows = np.empty((len(ahead), turns))
-    for state in range(len(ahead)):
+    (C, turns): full ones, of ``cap`` requests, for those ``ahead`` of it, normally distributed."""
+    rows = np.zeros((len(ahead), turns))
+    for cycle in range(len(ahead)):
         before = 0.0
         for turn in range(turns):
-            within = 1.0 if turn == turns - 1 else normal_within(
-                (cap * (turn + 1.0) - 0.5 - ahead[state]) / spread[state])
-            rows[state, turn] = within - before
+            away = (cap * (turn + 1.0) - 0.5 - ahead[cycle]) / spread[cycle]
+            last = turn == turns - 1 or away > FAR
+            within = 1.0 if last else normal_within(away) if away > -FAR else 0.0
+            rows[cycle, turn] = within - before
             before = within
+            if last:
+                break
     return rows
 
 
 @entry
-def cycle_moments(lengths_s: Array, shares: Array, spread_s: Array, nodes: Array,
-                  node_shares: Array, place: NDArray[np.intp]) -> Array:
-    """E[C] [s], E[C^2] [s^2] and E[C^3] [s^3] of the cycles of some batches, shape (3, G): see
-    :func:`first_tokens_within`; where ``place`` repeats itself it is worked out once."""
-    rows = np.zeros((3, len(place)))
-    for state in range(len(place)):
-        b = place[state]
-        if state > 0 and b == place[state - 1]:
-            rows[:, state] = rows[:, state - 1]
-            continue
-        for node in range(3):
-            for i in range(lengths_s.shape[1]):
-                cycle_s = max(lengths_s[b, i] + spread_s[b] * nodes[b, node], 0.0)
-                share = shares[b, i] * node_shares[b, node]
-                for power in range(3):
-                    share *= cycle_s
-                    rows[power, state] += share
-    return rows
-
-
-@compiled
-def rest_within(left_s: float, lengths_s: Array, shares: Array, spread_s: float, nodes: Array,
-                node_shares: Array) -> float:
-    """E[min(C, t)] [s] of a cycle C, its longest answer and its prefill apart: a share of the
-    requests in it as large as this over E[C] meets a rest of at most t = ``left_s`` [s]."""
-    rest_s = 0.0
-    for node in range(3):
-        for i in range(len(lengths_s)):
-            cycle_s = max(lengths_s[i] + spread_s * nodes[node], 0.0)
-            rest_s += shares[i] * node_shares[node] * min(cycle_s, left_s)
-    return rest_s
-
-
-@entry
-def first_tokens_within(limits_s: Array, lengths_s: Array, shares: Array, spread_s: Array,
-                        nodes: Array, node_shares: Array, place: NDArray[np.intp], met: Array,
-                        whole_s: Array, turns: Array, turn_s: float, first_s: Array,
-                        first_shares: Array) -> Array:
+def first_tokens_within(limits_s: Array, met: Array, whole_s: Array, turns: Array, turn_s: float,
+                        first_s: Array, first_shares: Array) -> Array:
     """Share of the requests that come during a cycle and have their first token within limits [s]:
-    the rest of that cycle, whole ones besides, and their own prefill.
+    the rest of that cycle, uniform, whole ones besides, and their own prefill.
 
     Parameters
     ----------
-    lengths_s, shares : ndarray, shape (N, a)
-    spread_s : ndarray, shape (N,)
-    nodes, node_shares : ndarray, shape (N, 3)
-        See :class:`planner.setups.static.Cycles`, whose batches ``place`` tells of the states.
-    place, met, whole_s : ndarray, shape (G,)
-    turns : ndarray, shape (G, T)
+    met, whole_s : ndarray, shape (C,)
+    turns : ndarray, shape (C, T)
     turn_s : float
-    first_s, first_shares : ndarray, shape (G, 3)
+    first_s, first_shares : ndarray, shape (C, k)
         See :class:`planner.setups.static.Batches`.
     """
     found = np.zeros(len(limits_s))
-    for state in range(len(place)):
-        b = place[state]
+    for cycle in range(len(met)):
         for turn in range(turns.shape[1]):
-            weight = turns[state, turn] * met[state]
+            weight = turns[cycle, turn] * met[cycle]
             if weight <= LIKELY:
                 continue
-            for node in range(3):
+            for node in range(first_s.shape[1]):
+                if first_shares[cycle, node] <= 0.0:
+                    continue
                 for i in range(len(limits_s)):
-                    left_s = limits_s[i] - turn_s * turn - first_s[state, node]
+                    left_s = limits_s[i] - turn_s * turn - first_s[cycle, node]
                     if left_s > 0.0:
-                        found[i] += weight * first_shares[state, node] / whole_s[
-                            state] * rest_within(left_s, lengths_s[b], shares[b], spread_s[b],
-                                                 nodes[b], node_shares[b])
+                        found[i] += (weight * first_shares[cycle, node]
+                                     * min(left_s / whole_s[cycle], 1.0))
     return found

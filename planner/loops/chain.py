@@ -29,16 +29,28 @@ def influx_peaks(own: float, swing: Array, load: Array, overlap: float, ranks: f
 
 
 @entry
-def chain_columns(load: float, tpot_s: Array, peak: Array, full_peak: float, prompt_load: Array
-                  ) -> tuple[Array, float]:
-    """Of every state the ratio of the tail past it, the load of a full replica and the weight,
-    shape (3, N), and the weight of the empty system: ``Chain.of``.
+def prompts_left(own: float, swing: Array, load: Array) -> Array:
+    """Prompts that a rank leaves behind when one is done, mean, over the states:
+    :attr:`planner.arrivals.Influx.left`. ``own`` as of :func:`influx_peaks`."""
+    left = np.empty(len(load))
+    for i in range(len(load)):
+        squares = swing[i] + own * load[i] * load[i]
+        left[i] = load[i] * (1.0 + (own - 1.0) / 2.0) + squares / (2.0 * (1.0 - load[i]))
+    return left
+
+
+@entry
+def chain_columns(load: float, tpot_s: Array, peak: Array, full_peak: float, prompt_load: Array,
+                  left: Array, lanes: float) -> tuple[Array, float]:
+    """Of every state the ratio of the tail past it, the load of a full replica, the weight, and
+    how many times longer than the state itself a batch that it fills stays full, shape (4, N), and
+    the weight of the empty system: ``Chain.of``.
 
     States past the heaviest weigh 0 from :data:`GONE` on: the weights fall while the utilisation
     is below 1.
     """
     size = len(tpot_s)
-    rows = np.empty((3, size))
+    rows = np.empty((4, size))
     log_weight = top = 0.0
     gone = size
     for i in range(size):
@@ -46,6 +58,7 @@ def chain_columns(load: float, tpot_s: Array, peak: Array, full_peak: float, pro
         full = prompt_load[i] + (1.0 - prompt_load[i]) * utilization
         rows[0, i] = full if full_peak == 1.0 else full ** (1.0 / full_peak)
         rows[1, i] = full
+        rows[3, i] = lanes * (1.0 - prompt_load[i] + left[i] * full / utilization)
         if i < gone:
             log_weight += math.log(utilization) / peak[i]
             top = max(top, log_weight)
@@ -81,24 +94,29 @@ def tail_columns(ratio: Array) -> Array:
 
 
 @entry
-def waiting_columns(weight: Array, empty: float, ratio: Array, answer_s: Array) -> Array:
+def waiting_columns(weight: Array, empty: float, ratio: Array, answer_s: Array, stay: Array,
+                    left: Array) -> Array:
     """For every cap the probability of waiting for a place and the mean wait [s] of those who do,
-    shape (2, N): ``Chain.waiting``. ``answer_s`` is the time between two departures."""
+    shape (2, N): ``Chain.waiting``. ``answer_s`` is the time between two departures, ``stay`` the
+    last row of :func:`chain_columns`, ``left`` of :func:`prompts_left`."""
     rows = np.empty((2, len(weight)))
     reached = empty
     for i in range(len(weight)):
         reached += weight[i]
-        rows[0, i], rows[1, i] = waiting_at(reached, weight[i], ratio[i], answer_s[i])
+        rows[0, i], rows[1, i] = waiting_at(reached, weight[i], ratio[i], answer_s[i], stay[i],
+                                            left[i])
     return rows
 
 
 @compiled
-def waiting_at(reached: float, last: float, ratio: float, answer_s: float) -> tuple[float, float]:
+def waiting_at(reached: float, last: float, ratio: float, answer_s: float, stay: float,
+               left: float) -> tuple[float, float]:
     """:func:`waiting_columns` of one cap, from the weight up to it and that of its last state."""
     gap = 1.0 - ratio
     if gap <= 0.0:
         return 1.0, np.inf
-    return last / gap / max(reached + last * ratio / gap, TINY), answer_s / gap
+    full = last * stay / gap
+    return full / max(reached - last + full, TINY), answer_s * (1.0 / gap + left)
 
 
 @entry
@@ -116,7 +134,7 @@ def running_by_cap(weight: Array, empty: float, tail: Array) -> Array:
 
 @compiled
 def admissions_at(caps: NDArray[np.int64], weight: Array, empty: float, ratio: Array,
-                  answer_s: Array) -> Array:
+                  answer_s: Array, stay: Array, left: Array) -> Array:
     """:func:`running_by_cap` and :func:`waiting_columns` at some caps, which ascend, shape
     (3, caps)."""
     rows, total, running, place = np.empty((3, len(caps))), empty, 0.0, 0
@@ -126,7 +144,8 @@ def admissions_at(caps: NDArray[np.int64], weight: Array, empty: float, ratio: A
         if i + 1 == caps[place]:
             waiting = weight[i] * tail_of(ratio[i])
             rows[0, place] = (running + waiting * (i + 1.0)) / max(total + waiting, TINY)
-            rows[1, place], rows[2, place] = waiting_at(total, weight[i], ratio[i], answer_s[i])
+            rows[1, place], rows[2, place] = waiting_at(total, weight[i], ratio[i], answer_s[i],
+                                                        stay[i], left[i])
             place += 1
     return rows
 

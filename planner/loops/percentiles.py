@@ -9,6 +9,7 @@ import numpy as np
 from planner.compiled import Array, compiled
 from planner.loops.answers import token_law, token_times
 from planner.loops.gamma import LIKELY, TINY
+from planner.loops.gaps import MOST_LEAST
 from planner.loops.luck import FIRST_PACE, share_of_luck
 from planner.loops.stored import entry
 
@@ -179,3 +180,38 @@ def answer_percentiles(shares: Array, tokens: Array, step_s: Array, columns: Arr
             mean_s += weights[i] * (start_s[i] + added_s)
         middle_s = max(middle_s, mean_s)
     return mixture_percentiles(shares, middle_s, start_s, times, most, weights, close, most_steps)
+
+
+@entry
+def parted_percentiles(shares: Array, tokens: Array, step_s: Array, columns: Array,
+                       before_s: Array, most_s: Array, least_s: Array, bursts_per_s: float,
+                       behind: float, gaps: Array, close: float, most_steps: int) -> Array:
+    """:func:`answer_percentiles` of answers in equal parts, a law of ``gaps`` each and no luck.
+
+    What meets a prompt holds at least the shortest one, ``least_s`` [s], shape (cap,).
+    """
+    parts = gaps.shape[1]
+    likely = np.flatnonzero(tokens >= LIKELY * tokens.max())
+    first, end = likely[0], likely[-1] + 1
+    size, total = end - first, tokens[first:end].sum()
+    times = token_times(np.ascontiguousarray(columns[:, first:end]), step_s[first:end],
+                        before_s[first:end], most_s[first:end], bursts_per_s, behind, gaps)
+    start, most, weight = (np.empty(2 * parts * size), np.empty(2 * parts * size),
+                           np.empty(2 * parts * size))
+    own = np.ones((3, 1, 2 * parts * size))
+    middle_s = 0.0
+    for k in range(parts):
+        for i in range(size):
+            at, state = 2 * (k * size + i), first + i
+            none, each_s = times[0, k, i], times[1, k, i] * times[2, k, i]
+            swing = each_s * times[2, k, i]
+            least = min(least_s[state] * gaps[1, k], MOST_LEAST * each_s)
+            part = tokens[state] / total / parts
+            start[at], most[at], weight[at] = step_s[state], most_s[state], none * part
+            start[at + 1], most[at + 1] = step_s[state] + least, most_s[state] - least
+            weight[at + 1] = (1.0 - none) * part
+            own[0, 0, at + 1] = 0.0
+            own[1, 0, at + 1] = (each_s - least) * (each_s - least) / swing
+            own[2, 0, at + 1] = swing / (each_s - least)
+            middle_s += part * (step_s[state] + (1.0 - none) * each_s)
+    return mixture_percentiles(shares, middle_s, start, own, most, weight, close, most_steps)

@@ -92,8 +92,9 @@ def decode_limit(caps: NDArray[np.int64], load: float, token_s: Array, peak: flo
         The second is 0 for throughput and 1 + the place of a target.
     """
     size = len(token_s)
-    rows, empty = chain_columns(load, token_s, np.full(size, peak), full_peak, np.zeros(size))
-    waits = admissions_at(caps, rows[2], empty, rows[0], rows[1])[1]
+    none = np.zeros(size)
+    rows, empty = chain_columns(load, token_s, np.full(size, peak), full_peak, none, none, 1.0)
+    waits = admissions_at(caps, rows[2], empty, rows[0], rows[1], rows[3], none)[1]
     good, failed = np.empty(len(caps), dtype=np.bool_), 0
     for place in range(len(caps)):
         good[place] = rows[0, caps[place] - 1] < 1.0 and waits[place] <= most_waiting

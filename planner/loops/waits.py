@@ -77,6 +77,20 @@ def sum_law(busy: float, mean_s: float, second_s2: float) -> Array:
     return times
 
 
+@entry
+def full_laws(busy: float, mean_s: float, second_s2: float, given_s: float) -> Array:
+    """:func:`wait_law` of a wait for the prefill, and of one for a place in the batch, which is
+    exponential with mean ``given_s`` [s], shape (3, 1, 2).
+
+    A full batch starts a prompt when an answer ends, so those who wait for a place wait for the
+    prompts before them in the same time.
+    """
+    laws = np.empty((3, 1, 2))
+    laws[0, 0, 0], laws[1, 0, 0], laws[2, 0, 0] = wait_law(busy, mean_s, second_s2)
+    laws[0, 0, 1], laws[1, 0, 1], laws[2, 0, 1] = 0.0, 1.0, given_s
+    return laws
+
+
 @compiled
 def waits_within(limit_s: float, law: tuple[float, float, float], latency: Array, weights: Array
                  ) -> float:
@@ -91,21 +105,17 @@ def waits_within(limit_s: float, law: tuple[float, float, float], latency: Array
 
 @compiled
 def starts_in_time(limit_s: float, level: float, busy: float, mean_s: float, second_s2: float,
-                   busy_too: float, mean_too_s: float, second_too_s2: float, latency: Array,
-                   weights: Array) -> bool:
-    """Whether two waits and a latency together keep a limit at a level.
-
-    The sum of the waits is matched by two moments, which can give it more short ones than the first
-    has; so the first alone must keep it too.
-    """
+                   places: float, given_s: float, latency: Array, weights: Array) -> bool:
+    """Whether a wait and a latency keep a limit at a level where a share ``places`` of the requests
+    waits for a place in the batch instead, see :func:`full_laws`: never more of them in time than
+    of the others."""
     alone = 0.0
     for k in range(len(latency)):
         alone += weights[k] if latency[k] <= limit_s else 0.0
-    if alone < level or not np.isfinite(mean_s) or not np.isfinite(mean_too_s):
+    if alone < level or not np.isfinite(mean_s) or not np.isfinite(given_s):
         return False
-    law = wait_law(1.0 - (1.0 - busy) * (1.0 - busy_too), mean_s + mean_too_s,
-                   second_s2 + second_too_s2 + 2.0 * mean_s * mean_too_s)
-    if waits_within(limit_s, law, latency, weights) < level:
-        return False
-    return busy_too <= NOTICEABLE or waits_within(
-        limit_s, wait_law(busy, mean_s, second_s2), latency, weights) >= level
+    total = waits_within(limit_s, wait_law(busy, mean_s, second_s2), latency, weights)
+    if places > NOTICEABLE:
+        late = waits_within(limit_s, (0.0, 1.0, given_s), latency, weights)
+        total += places * min(late - total, 0.0)
+    return total >= level

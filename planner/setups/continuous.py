@@ -28,8 +28,7 @@ from planner.queueing import (
     Chain,
     Outputs,
     Wait,
-    placed_wait,
-    sum_percentiles,
+    full_percentiles,
 )
 from planner.setups.base import (
     CAPACITY_CLOSE,
@@ -275,9 +274,12 @@ class Continuous(ABC):
         target, output = self.workload.slo("tpot"), self.workload.output
         if target is None or output.mean >= REFERENCE_TOKENS:
             return False
-        chain = self.chain(rate_per_s, cv2)
-        return chain is None or bool(
-            chain.token_share_within(target.limit_s)[cap - 1] < _level(target))
+        chain, quarters = self.chain(rate_per_s, cv2), self.drafts.quarters
+        if chain is None or quarters is None:
+            return chain is None or bool(
+                chain.token_share_within(target.limit_s)[cap - 1] < target.level)
+        reached_s, = chain.parted_percentiles(cap, (100.0 * target.level,), quarters)
+        return reached_s > target.limit_s * (1.0 + CLOSE)
 
     def best_case_s(self, target: Slo) -> float:
         """The percentile of a metric [s] with no other request on the replica."""
@@ -303,12 +305,11 @@ class Continuous(ABC):
         running = chain.mean_running(cap)
         prefill, latency = self.prefill(rate_per_s, cv2, np.array([running]))
         places, given_s = (float(column[cap - 1]) for column in chain.waiting())
-        wait, weights = placed_wait(prefill, places, given_s), self.table.prompt_weights
-        mean, asked = float(wait.mean_s) + float(latency[0] @ weights), with_parts(
-            levels, self.workload)
-        ttft = figures(mean, asked, sum_percentiles(wait, latency[0], weights, asked))
-        tpot_values = chain.tpot_percentiles(cap, levels)
-        tpot = figures(chain.mean_tpot(cap), levels, tpot_values)
+        asked = with_parts(levels, self.workload)
+        mean, values = full_percentiles(prefill, places, given_s, latency[0],
+                                        self.table.prompt_weights, asked)
+        ttft = figures(mean, asked, values)
+        tpot = self._own(chain, cap, levels)
 
         def gaps() -> dict[str, float]:
             mean_s, values = chain.gap_figures(cap, levels)
@@ -319,6 +320,13 @@ class Continuous(ABC):
         return Latencies(shown(ttft, levels), between_tokens(tpot, self.workload), gaps, e2e,
                          running, self.prompt_load(rate_per_s, running),
                          lambda: {"admission_wait_share": places})
+
+    def _own(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
+        """TPOT [s] of the answers; of short ones quarter by quarter."""
+        quarters = self.drafts.quarters
+        values = (chain.tpot_percentiles(cap, levels) if quarters is None
+                  else chain.parted_percentiles(cap, levels, quarters))
+        return figures(chain.mean_tpot(cap, quarters), levels, values)
 
     def _whole(self, chain: Chain, cap: int, levels: tuple[float, ...]) -> dict[str, float]:
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""

@@ -212,6 +212,10 @@ class DecodePool:
 class PrefillPool:
     """Prefill replicas that pack ``batch`` prompts when they queue.
 
+    A cache leaves layer by layer while its prompt runs, so a request keeps the pass or the network
+    cards from the next, whichever it takes longer: of two equal queues in a row only the slower one
+    is waited for (Friedman 1965, *Reduction methods for tandem queuing systems*).
+
     Parameters
     ----------
     table : Table
@@ -233,11 +237,12 @@ class PrefillPool:
         profile = table.deployment.profile
         self.latency_s = self.pass_s * profile.ttft_scale + table.lag_s
         self.mean_s = float(self.latency_s @ table.prompt_weights)
-        self.service_s = self.pass_s / batch * table.occupancy
+        sends_s = wire_s(table)
+        self.service_s = np.maximum(self.pass_s / batch * table.occupancy, sends_s)
         self._mean_service_s = float(self.service_s @ table.prompt_weights)
-        self.service = Moments.of(self.pass_s / batch, table.prompt_weights)
+        self.service = Moments.of(self.service_s / table.occupancy, table.prompt_weights)
         self.target = self.workload.slo("ttft")
-        self._send_s = float(wire_s(table) @ table.prompt_weights)
+        self._send_s = float(sends_s @ table.prompt_weights)
         self._transfers: dict[float, tuple[Array, float]] = {}
 
     def transfer(self, target: Deployment) -> tuple[Array, float]:
@@ -285,10 +290,10 @@ class PrefillPool:
         """
         if not self.fits:
             return Verdict(False, 0, "memory")
-        if not self.load(rate_per_s) < 1.0:
-            return Verdict(False, 0, "throughput")
         if self.sending(rate_per_s) >= MAX_LINK_LOAD:
             return Verdict(False, 0, "kv_transfer")
+        if not self.load(rate_per_s) < 1.0:
+            return Verdict(False, 0, "throughput")
         target = self.target
         if target is None:
             return Verdict(True, self.batch)

@@ -10,15 +10,17 @@ request that comes in the middle of a cycle waits for the rest of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrivals import burst_ahead
-from planner.loops.bulk import cycle_moments, first_tokens_within, queue_shares, turns_ahead
+from planner.loops.bulk import first_tokens_within, queue_shares, turns_ahead
 from planner.loops.luck import mean_of_luck, shares_of_luck
+from planner.loops.sums import points_of, points_of_sum
 from planner.memory import sequence_bytes_per_gpu
 from planner.percentiles import reaching
 from planner.queueing import PERCENTILES, at_paces
@@ -48,8 +50,6 @@ SMALL, FEW = 4, 24
 queue of small batches grows longer in batches."""
 DEPTHS = 4
 """Contexts at which the steps of a cycle are worked out; between them straight lines."""
-LEAST_SKEW = 0.02
-"""Skewness below which a sum of prefills counts as normal."""
 ALIKE: Array = np.ones(1)
 """The pace of answers a token a step."""
 
@@ -246,15 +246,48 @@ class Static:
         weights = table.prompt_weights
         places = np.arange(ranks - 1, len(self.n), ranks) if len(self.n) >= ranks else np.zeros(
             1, dtype=np.intp)
-        own = table.prefill_s - float(weights @ table.prefill_s)
-        b = np.arange(1.0, len(places) + 1.0)
         lengths = self.prefill_s[places, None] + self.padded_s[places]
-        swing = float(weights @ own**2)
-        skew = float(weights @ own**3) / max(swing, 1e-100) ** 1.5 / np.sqrt(b)
-        return Cycles(self.prefill_s[places], np.sqrt(b * swing), skew,
-                      self.decode_s[places], lengths, self.longest[: len(b)],
-                      table.first_token_s, weights,
+        return Cycles(self.prefill_s[places], *self._swings_s(), self.decode_s[places], lengths,
+                      self.longest[: len(places)], table.first_token_s, weights,
                       float((table.first_token_s - table.prefill_s) @ weights))
+
+    def _swings_s(self) -> tuple[Array, Array]:
+        """[s] of prompts beyond their mean, and their shares; the longest in finer bins, as one
+        of them holds up a batch."""
+        table, workload = self.table, self.workload
+        new, whole = with_tail(workload.new_prompt), with_tail(workload.prompt)
+        own_s = table.times.seconds(new_tokens=new.tokens, prompts=1.0,
+                                    cached=whole.tokens - new.tokens)
+        own_s = own_s * float(table.prompt_weights @ table.prefill_s) / float(new.weights @ own_s)
+        return own_s - float(new.weights @ own_s), new.weights
+
+
+class Capped(NamedTuple):
+    """The states of a rank under a batch limit, first a cycle that an arrival started, then groups
+    of the queue when a cycle starts.
+
+    Attributes
+    ----------
+    ends : ndarray, shape (G,)
+        Longest queue of each group.
+    queue, batch : ndarray, shape (G + 1,)
+        Requests that wait, and that the cycle takes.
+    place : ndarray, shape (G + 1,)
+        Where that batch stands among all.
+    whole_s, lengths : ndarray, shape (G + 1, k)
+        [s] of the cycle, as points, and their shares.
+    sizes, swing_s : ndarray, shape (U,), (2, U, k)
+        The different batches, and :meth:`Cycles.swing_s` of each.
+    """
+
+    ends: Array
+    queue: Array
+    batch: Array
+    place: NDArray[np.intp]
+    whole_s: Array
+    lengths: Array
+    sizes: Array
+    swing_s: Array
 
 
 @dataclass(frozen=True)
@@ -263,8 +296,10 @@ class Cycles:
 
     Attributes
     ----------
-    prefill_s, spread_s, skew : ndarray, shape (N,)
-        [s] mean and standard deviation of the prefill of a batch, and its skewness.
+    prefill_s : ndarray, shape (N,)
+        [s] of a batch, mean.
+    own_s, own_shares : ndarray, shape (k,)
+        [s] of prompts beyond their mean, and their shares.
     step_s : ndarray, shape (N,)
         [s] a token.
     lengths_s, shares : ndarray, shape (N, a)
@@ -273,22 +308,64 @@ class Cycles:
         [s] first token of a prompt alone, and shares of the prompts.
     beside_s : float
         [s] mean of what a first token takes beyond its prefill.
+    swings, wholes, capped : dict
+        What :meth:`swing_s`, :meth:`whole_s` and :meth:`under` have worked out, by the batch.
     """
 
     prefill_s: Array
-    spread_s: Array
-    skew: Array
+    own_s: Array
+    own_shares: Array
     step_s: Array
     lengths_s: Array
     shares: Array
     alone_s: Array
     weights: Array
     beside_s: float
+    swings: dict[int, Array] = field(default_factory=dict, compare=False, repr=False)
+    wholes: dict[int, Array] = field(default_factory=dict, compare=False, repr=False)
+    capped: dict[int, Capped] = field(default_factory=dict, compare=False, repr=False)
 
-    @cached_property
-    def nodes(self) -> tuple[Array, Array]:
-        """Points of the prefill of each batch, in standard deviations, and their shares."""
-        return three_points(self.skew)
+    def swing_s(self, batch: int) -> Array:
+        """[s] that the prompts of a batch take beyond their mean, as points
+        (:mod:`planner.loops.sums`), shape (2, k): the sum of one half and the other."""
+        if batch not in self.swings:
+            half = batch // 2
+            self.swings[batch] = points_of_sum(
+                self.swing_s(half), self.swing_s(batch - half)) if half else points_of(
+                self.own_s, self.own_shares)
+        return self.swings[batch]
+
+    def whole_s(self, batch: int) -> Array:
+        """[s] of the cycles of a batch, as points."""
+        if batch not in self.wholes:
+            found = points_of_sum(np.stack([self.lengths_s[batch - 1], self.shares[batch - 1]]),
+                                  self.swing_s(batch))
+            self.wholes[batch] = np.maximum(found, 0.0)
+        return self.wholes[batch]
+
+    def under(self, cap: int) -> Capped:
+        """What no arrival rate changes under a batch limit."""
+        if cap not in self.capped:
+            ends, queue = _queues(cap)
+            # The first state is a cycle that an arrival started, the others are groups of queues.
+            queue = np.concatenate([[1.0], queue])
+            batch = np.minimum(queue, cap)
+            place = np.rint(batch).astype(np.intp) - 1
+            whole_s, lengths = np.stack([self.whole_s(int(b) + 1) for b in place], axis=1)
+            sizes = np.unique(place).astype(np.float64) + 1.0
+            self.capped[cap] = Capped(
+                ends, queue, batch, place, whole_s, lengths, sizes,
+                np.stack([self.swing_s(int(b)) for b in sizes], axis=1))
+        return self.capped[cap]
+
+    def first_s(self, batch: Array, capped: Capped) -> tuple[Array, Array]:
+        """[s] to the first token in batches of some sizes, and the shares, shape (C, k); they
+        differ as the nearest size under the limit does."""
+        sizes = capped.sizes
+        swings, shares = capped.swing_s.take(
+            np.searchsorted((sizes[1:] + sizes[:-1]) / 2.0, batch), axis=1)
+        mean = np.interp(batch, np.arange(1.0, len(self.prefill_s) + 1.0), self.prefill_s)
+        return np.maximum(mean[:, None] + swings, 0.0) + self.beside_s, shares
 
     @cached_property
     def mean_alone_s(self) -> float:
@@ -309,19 +386,18 @@ class Batches:
     ----------
     idle : float
         Share of the requests that find the rank idle.
-    met : ndarray, shape (G,)
-        Shares of the requests that come during a cycle, by the queue when it started.
+    met : ndarray, shape (C,)
+        Shares of the requests that come during a cycle, by the queue when it started and its
+        length.
     cycles : Cycles
-    place : ndarray, shape (G,)
-        Where the batch of such a cycle stands among them.
-    whole_s, rest_s : ndarray, shape (G,)
-        [s] of such a cycle, and of what is left of it when a request comes, means.
-    turns : ndarray, shape (G, T)
+    whole_s : ndarray, shape (C,)
+        [s] of such a cycle.
+    turns : ndarray, shape (C, T)
         Chance of each number of whole cycles to wait for besides.
     turn_s : float
         [s] of a full cycle.
-    first_s, first_shares : ndarray, shape (G, 3)
-        [s] of the request's own batch to its first token: low, middle and high, and their shares.
+    first_s, first_shares : ndarray, shape (C, k)
+        [s] of the request's own batch to its first token, as points, and their shares.
     batches : ndarray, shape (G,)
         Shares of the requests by the queue when their own cycle started.
     step_s, ends : ndarray, shape (G,)
@@ -335,9 +411,7 @@ class Batches:
     idle: float
     met: Array
     cycles: Cycles
-    place: NDArray[np.intp]
     whole_s: Array
-    rest_s: Array
     turns: Array
     turn_s: float
     first_s: Array
@@ -352,57 +426,44 @@ class Batches:
     def of(cls, cycles: Cycles, rate_per_s: float, cv2: float, cap: int) -> Batches:
         """Solve the chain of the requests that wait when a cycle starts.
 
-        Arrivals in a cycle are a Poisson number over a gamma time, a negative binomial one, with
-        the index of dispersion of the arrivals on top.
+        Each cycle is one of the lengths of its batch: a long one is followed by a large batch, and
+        meets more requests. Arrivals in it have the index of dispersion of the arrivals.
         """
-        ends, queue = _queues(cap)
-        # The first state is a cycle that an arrival started, the others are groups of queues.
-        queue = np.concatenate([[1.0], queue])
-        batch = np.minimum(queue, cap)
-        place = np.rint(batch).astype(np.intp) - 1
-        mean, second, third = cycle_moments(cycles.lengths_s, cycles.shares, cycles.spread_s,
-                                            *cycles.nodes, place)
-        burst = burst_ahead(cv2)
-        come = rate_per_s * mean
-        swing = max(cv2, 1.0) * come + rate_per_s**2 * (second - mean**2)
+        capped = cycles.under(cap)
+        ends, queue, batch, place, whole_s, lengths, *_ = capped
+        burst, uneven = burst_ahead(cv2), max(cv2, 1.0)
+        come = rate_per_s * whole_s
+        swing = uneven * come
         come[0], swing[0] = come[0] + burst, swing[0] + burst * (1.0 + burst)
         left = np.maximum(queue - cap, 0.0)
-        share = queue_shares(ends, left, come, swing)
-        requests = float(share @ come) + share[0]
-        elapsed = second / (2.0 * mean)
-        own = np.maximum(third / (3.0 * mean) - elapsed**2, 0.0)
-        ahead = left + rate_per_s * elapsed + burst
-        spread = np.sqrt(max(cv2, 1.0) * rate_per_s * elapsed + rate_per_s**2 * own + 1e-9)
-        turns = turns_ahead(cap, math.ceil(ends[-1] / cap + 1.0), ahead, spread)
-        crowd = np.clip(1.0 + left + rate_per_s * second / mean + burst, 1.0, cap) - 1.0
-        every = np.arange(float(len(cycles.prefill_s)))
-        first, wide = (np.interp(crowd, every, x) for x in (cycles.prefill_s, cycles.spread_s))
-        nodes, node_shares = (x[np.rint(crowd).astype(np.intp)] for x in cycles.nodes)
-        first = np.maximum(first[:, None] + wide[:, None] * nodes, 0.0)
+        share = queue_shares(ends, left, come, swing, lengths)
+        met = share[:, None] * come * lengths
+        requests = float(met.sum()) + share[0]
+        passed = rate_per_s * whole_s.ravel() / 2.0
+        before = np.repeat(left, whole_s.shape[1]) + burst
+        turns = turns_ahead(cap, math.ceil(ends[-1] / cap + 1.0), before + passed, np.sqrt(
+            uneven * passed + passed**2 / 3.0 + 1e-9))
+        crowd = np.clip(1.0 + before + 2.0 * passed, 1.0, cap)
         served = share * batch
-        return cls(float(share[0] / requests), share * come / requests, cycles, place, mean,
-                   elapsed, turns, float(cycles.full_s[cap - 1]), first + cycles.beside_s,
-                   node_shares, served / served.sum(), cycles.step_s[place],
+        return cls(float(share[0] / requests), met.ravel() / requests, cycles, whole_s.ravel(),
+                   turns, float(cycles.full_s[cap - 1]), *cycles.first_s(crowd, capped),
+                   served / served.sum(), cycles.step_s[place],
                    np.minimum(np.concatenate([[1.0], ends]), float(cap)), cycles.step_s[:cap],
                    float(share @ batch))
 
     @property
     def mean_ttft_s(self) -> float:
         """Mean time to first token [s]."""
-        wait = self.rest_s + self.turn_s * (
+        wait = self.whole_s / 2.0 + self.turn_s * (
             self.turns @ np.arange(float(self.turns.shape[1]))) + (
             self.first_s * self.first_shares).sum(axis=1)
         return float(self.idle * self.cycles.mean_alone_s + self.met @ wait)
 
     def ttft_within(self, limits_s: Array) -> Array:
-        """P(TTFT <= limit) for ``limits_s`` [s].
-
-        P(rest <= t) = E[min(C, t)] / E[C] of a cycle C.
-        """
+        """P(TTFT <= limit) for ``limits_s`` [s]."""
         cycles = self.cycles
-        busy = first_tokens_within(
-            limits_s, cycles.lengths_s, cycles.shares, cycles.spread_s, *cycles.nodes, self.place,
-            self.met, self.whole_s, self.turns, self.turn_s, self.first_s, self.first_shares)
+        busy = first_tokens_within(limits_s, self.met, self.whole_s, self.turns, self.turn_s,
+                                   self.first_s, self.first_shares)
         alone = (cycles.alone_s <= limits_s[:, None]) @ cycles.weights
         return np.asarray(busy + self.idle * alone)
 
@@ -443,29 +504,6 @@ class Batches:
         place = np.clip(np.ceil(np.interp(wanted, reached, ends) - 1e-6).astype(int), 1,
                         len(self.steps_s)) - 1
         return [float(x) for x in paces[0] * self.steps_s[place]]
-
-
-def three_points(skew: Array) -> tuple[Array, Array]:
-    """Gauss points of gammas of mean 0, variance 1 and given skewnesses, and their shares.
-
-    Roots of the Laguerre polynomial L_3^(k-1) of a gamma of shape ``k = 4 / skew^2``, by cosines:
-    they share its first five moments. Those of a normal where the skewness is near 0.
-
-    Parameters
-    ----------
-    skew : ndarray, shape (N,)
-
-    Returns
-    -------
-    ndarray, ndarray
-        Of shape (N, 3).
-    """
-    shape = 4.0 / np.maximum(skew, LEAST_SKEW)[:, None] ** 2
-    root = np.sqrt(shape + 2.0)
-    angle = (np.arccos(1.0 / root) + 2.0 * np.pi * np.array([1.0, 2.0, 0.0])) / 3.0
-    z = (2.0 + 2.0 * root * np.cos(angle)) / np.sqrt(shape)
-    others, more = z[:, [1, 2, 0]], z[:, [2, 0, 1]]
-    return z, (1.0 + others * more) / ((z - others) * (z - more))
 
 
 def _uneven_s(table: Table) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.catalog.book import Catalog
 from planner.engine import EngineProfile
-from planner.errors import InvalidValue
+from planner.errors import InvalidValue, NotInCatalog
 from planner.hardware import Gpu
 from planner.llm import Llm, from_record
 from planner.requests import Layout, PlanRequest
@@ -31,7 +31,7 @@ class Parts:
     def llm(self, name: str) -> Llm:
         """The model."""
         model = self._snapshot.get("model")
-        return from_record(model["record"]) if model else self._catalog.llm(name, "/fleet/model")
+        return from_record(model["record"]) if model else self._catalog.llm(name)
 
     def gpu(self, slug: str, pointer: str) -> Gpu:
         """A GPU."""
@@ -44,12 +44,26 @@ class Parts:
         if name in rows:
             known = {f.name for f in fields(EngineProfile)}
             return EngineProfile(**{k: v for k, v in rows[name].items() if k in known})
-        return self._catalog.engine(name, gpu, weights, "/fleet/engine")
+        return self._catalog.engine(name, gpu, weights, "/engine")
 
     def draft(self, request: PlanRequest) -> Llm | None:
-        """The draft model of speculative decoding, which a snapshot does not hold."""
-        wish = request.speculative
-        return self._catalog.llm(wish.draft_model) if wish and wish.draft_model else None
+        """The draft model of speculative decoding. Plans of earlier versions keep none: then the
+        catalog's.
+
+        Raises
+        ------
+        NotInCatalog
+            When neither the snapshot nor the catalog has it.
+        """
+        wish, row = request.speculative, self._snapshot.get("draft")
+        if wish is None or wish.draft_model is None:
+            return None
+        if row:
+            return from_record(row["record"])
+        try:
+            return self._catalog.llm(wish.draft_model, "/speculative/draft_model")
+        except NotInCatalog as error:
+            raise NotInCatalog(f"draft model: {error.message}", error.pointer) from None
 
 
 def served_workload(request: PlanRequest, option: Document) -> Workload:
@@ -86,7 +100,7 @@ def fleet_from_option(request: PlanRequest, option: Document, parts: Parts,
     kv = option["kv"] or llm.native_kv
     pools, deployments, draft = [], [], parts.draft(request)
     for place, row in enumerate(option["pools"]):
-        gpu = parts.gpu(row["gpu"], f"/fleet/pools/{place}/gpu")
+        gpu = parts.gpu(row["gpu"], f"/pools/{place}/gpu")
         layout = Layout(row["tensor_parallel"], row["pipeline_parallel"], row["expert_parallel"],
                         row["data_parallel"])
         profile = parts.profile(row["engine"], gpu, weights)
@@ -106,7 +120,7 @@ def _pool(request: PlanRequest, setup: str, row: Document, deployment: Deploymen
         raise InvalidValue(
             f"{deployment.llm.slug} in {deployment.weights} does not fit on this layout of "
             f"{deployment.gpu.slug}: not one sequence of this workload has room",
-            "/fleet/pools")
+            "/pools")
     batch = row.get("batch_size") or None
     prefills = scheduler == "prefill"
     return pool_of(deployment, row["role"], scheduler,

@@ -15,6 +15,9 @@ from planner.errors import InvalidValue
 from planner.simulator.table import Array, Counts, RequestTable, request_table
 from planner.workload import Lengths, Workload
 
+MOST_DRAWN = 1e12
+"""Bursts between two requests from which their number is its mean: it is within a millionth."""
+
 
 def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> Array:
     """Arrivals [s] with exponential gaps."""
@@ -51,19 +54,21 @@ def on_off_arrivals(rate_per_s: float, on_s: float, off_s: float, count: int, se
         Mean rate [1/s] over on and off; while on it is ``rate (on + off) / on``.
     on_s, off_s : float
         Mean length [s] of a burst and of a pause.
+
+    Notes
+    -----
+    No burst is drawn by itself, so that memory and time go with ``count`` alone. Between two
+    requests the clock of the bursts runs an exponential time of mean ``on / (rate (on + off))``; as
+    bursts are exponential, a Poisson number of them ends in it, and so many exponential pauses
+    together have a gamma law.
     """
     for name, value in (("rate_per_s", rate_per_s), ("on_s", on_s), ("off_s", off_s)):
         _positive(value, name)
     rng = _stream(seed, 0)
-    busy_rate = rate_per_s * (on_s + off_s) / on_s
-    busy = np.cumsum(rng.exponential(1.0 / busy_rate, count))
-    bursts = rng.exponential(on_s, max(16, int(4 * busy[-1] / on_s) + 16))
-    while bursts.sum() < busy[-1]:
-        bursts = np.concatenate([bursts, rng.exponential(on_s, len(bursts))])
-    ends = np.cumsum(bursts)
-    pauses = np.cumsum(rng.exponential(off_s, len(ends)))
-    before = np.searchsorted(ends, busy)
-    return np.asarray(busy + np.concatenate([[0.0], pauses])[before])
+    cycle_s = on_s + off_s
+    bursts = rng.exponential(1.0 / (rate_per_s * cycle_s), count)
+    pauses = np.where(bursts < MOST_DRAWN, rng.poisson(np.minimum(bursts, MOST_DRAWN)), bursts)
+    return np.asarray(np.cumsum(bursts * on_s + off_s * rng.gamma(pauses)))
 
 
 def diurnal_arrivals(rate_per_s: float, profile: ArrayLike, count: int, seed: int = 0,

@@ -176,9 +176,10 @@ def _peak_over_mean(requests: RequestTable) -> float | None:
     if requests.span_s < 120.0:
         return None
     minute = ((requests.arrival_s - requests.arrival_s[0]) // 60.0).astype(np.int64)
-    counts = np.bincount(minute)
-    whole = counts[:-1] if len(counts) > 2 else counts
-    return float(whole.max() / whole.mean())
+    last = int(minute[-1])
+    whole = minute[minute < last] if last > 1 else minute
+    _, counts = np.unique(whole, return_counts=True)
+    return float(counts.max() * (last if last > 1 else last + 1) / len(whole))
 
 
 def _correlation(requests: RequestTable) -> float | None:

@@ -42,10 +42,10 @@ def write(page: Page, plan: Plan) -> None:
     page.write(0, 1, f"by this plan, as of {as_of}", "label")
     page.sheet.freeze_panes(1, 1)
     page.sheet.repeat_rows(0)
-    model = plan.snapshot.get("model")
+    models = [m for m in map(plan.snapshot.get, ("model", "draft")) if isinstance(m, dict)]
     row = 2
     for title, columns, rows in (
-            ("Model", _model_columns(), [model] if isinstance(model, dict) else []),
+            ("Model", _model_columns(), models),
             ("GPUs", _gpu_columns(), plan.rows("gpus")),
             ("Prices", _price_columns(plan), plan.rows("prices")),
             ("Engine profiles", _engine_columns(), plan.rows("engines"))):

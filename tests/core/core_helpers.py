@@ -163,14 +163,10 @@ def tokens_within(times: TokenTimes, limits_s: Array) -> Array:
     return np.where(over >= times.most_s, 1.0, np.where(over < 0.0, 0.0, law))
 
 
-def share_within_both(limit_s: float, first: Wait, second: Wait, latency_s: Array,
-                      weights: Array) -> Array:
-    """P(W1 + W2 + S <= limit), never above P(W1 + S <= limit): what
-    :func:`planner.loops.waits.starts_in_time` compares, in NumPy.
-
-    The sum is matched by two moments, which can give it more short waits than its first part has.
-    """
-    share = share_within(limit_s, first + second, latency_s, weights)
-    if not (second.busy > NOTICEABLE).any():
-        return share
-    return np.minimum(share, share_within(limit_s, first, latency_s, weights))
+def share_within_either(limit_s: float, prefill: Wait, places: Array, given_s: Array,
+                        latency_s: Array, weights: Array) -> Array:
+    """P(W + S <= limit) where a share waits for a place, exponentially, and the others for the
+    prefill: what :func:`planner.loops.waits.starts_in_time` compares, in NumPy."""
+    share = share_within(limit_s, prefill, latency_s, weights)
+    late = share_within(limit_s, admission_wait(np.ones(len(given_s)), given_s), latency_s, weights)
+    return np.where(places > NOTICEABLE, share + places * np.minimum(late - share, 0.0), share)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from core_helpers import admission_wait, share_within_both, tokens_within
+from core_helpers import share_within_either, tokens_within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
@@ -51,12 +51,12 @@ def test_the_gamma_law_is_scipys(shape):
 
 @QUICK
 @given(load=st.floats(1e-3, 900.0), size=st.integers(1, 400), growth=st.floats(0.0, 0.02),
-       peak=st.floats(1.0, 9.0), prompts=st.floats(0.0, 0.9))
-def test_weights_of_the_chain_are_the_products(load, size, growth, peak, prompts):
+       peak=st.floats(1.0, 9.0), prompts=st.floats(0.0, 0.9), left=st.floats(0.0, 5.0))
+def test_weights_of_the_chain_are_the_products(load, size, growth, peak, prompts, left):
     n = np.arange(1.0, size + 1.0)
     tpot = 0.01 + growth * n / size
-    (ratio, full, weight), empty = chain_columns(
-        load, tpot, np.full(size, peak), peak, np.full(size, prompts))
+    (ratio, full, weight, stay), empty = chain_columns(
+        load, tpot, np.full(size, peak), peak, np.full(size, prompts), np.full(size, left), 2.0)
     utilization = load * tpot / n
     logs = np.cumsum(np.log(utilization) / peak)
     top = max(float(logs.max()), 0.0)
@@ -64,6 +64,7 @@ def test_weights_of_the_chain_are_the_products(load, size, growth, peak, prompts
     assert empty == pytest.approx(np.exp(-top), rel=1e-9)
     assert full == pytest.approx(prompts + (1.0 - prompts) * utilization)
     assert ratio == pytest.approx(full ** (1.0 / peak))
+    assert stay == pytest.approx(2.0 * (1.0 - prompts + left * full / utilization))
 
 
 def test_a_chain_that_fills_up_again_keeps_its_weights():
@@ -71,7 +72,8 @@ def test_a_chain_that_fills_up_again_keeps_its_weights():
     tpot = np.concatenate([np.full(60, 1e-5), np.full(60, 50.0)])
     n = np.arange(1.0, 121.0)
     logs = np.cumsum(np.log(10.0 * tpot / n))
-    (_, _, weight), _ = chain_columns(10.0, tpot, np.ones(120), 1.0, np.zeros(120))
+    (_, _, weight, _), _ = chain_columns(10.0, tpot, np.ones(120), 1.0, np.zeros(120),
+                                         np.zeros(120), 1.0)
     assert weight == pytest.approx(np.exp(logs - max(logs.max(), 0.0)), rel=1e-9, abs=np.exp(-GONE))
 
 
@@ -139,8 +141,8 @@ def largest_cap(source, rate, cv2):
             held &= share >= tpot.percentile / 100.0 - 1e-6
     if ttft:
         wait, latency = source.prefill(rate, cv2, chain.mean_running_by_cap()[index])
-        place = admission_wait(*(x[index] for x in chain.waiting()))
-        share = share_within_both(ttft.limit_s, wait, place, latency, source.table.prompt_weights)
+        share = share_within_either(ttft.limit_s, wait, *(x[index] for x in chain.waiting()),
+                                    latency, source.table.prompt_weights)
         held &= share >= ttft.percentile / 100.0 - 1e-6
     return int(caps[held][-1]) if held.any() else 0
 
@@ -180,9 +182,9 @@ def ends(source, chain, rate, cv2, cap):
     if not kept.any():
         return False
     wait, latency = source.prefill(rate, cv2, chain.mean_running_by_cap()[index])
-    place = admission_wait(*(x[index] for x in chain.waiting()))
-    within = [float(share_within_both(target.limit_s - x * tokens, wait, place, latency,
-                                      source.table.prompt_weights)[0])
+    places = [x[index] for x in chain.waiting()]
+    within = [float(share_within_either(target.limit_s - x * tokens, wait, *places, latency,
+                                        source.table.prompt_weights)[0])
               for x in grid[max(int(np.argmax(kept)) - 1, 0):][:2]]
     return None if min(within) < first <= max(within) else min(within) >= first
 

@@ -16,10 +16,11 @@ from scipy import integrate, stats
 
 from planner.catalog.shipped import shipped_catalog
 from planner.loops.bulk import fill_at_most, stationary
+from planner.loops.sums import points_of, points_of_sum
 from planner.requests import Layout, Limits
 from planner.roofline import Deployment
 from planner.setups.base import build_table
-from planner.setups.static import Batches, Cycles, Static, longest_shares, three_points
+from planner.setups.static import Batches, Cycles, Static, longest_shares
 from planner.simulator import SimulatedFleet, pool_of, simulate, synthetic
 from planner.workload import (
     Slo,
@@ -40,7 +41,7 @@ def cycles(count: int, first: float = 0.1, step: float = 0.01,
     prefill = np.full(count, first)
     below = np.cumsum(shares)[None, :] ** b[:, None]
     lengths = prefill[:, None] + np.array(longest) * steps[:, None]
-    return Cycles(prefill, np.zeros(count), np.zeros(count), steps, lengths,
+    return Cycles(prefill, np.zeros(1), np.ones(1), steps, lengths,
                   np.diff(below, prepend=0.0, axis=1), np.array([first]), np.array([1.0]), 0.0)
 
 
@@ -86,14 +87,48 @@ def test_first_tokens_and_batches_are_those_of_the_queue(rate, cap, longest, sha
                                                               rel=0.06)
 
 
-@pytest.mark.parametrize("skew", [0.0, 0.3, 2.0, 6.0])
-def test_three_points_share_five_moments_of_a_gamma(skew):
-    """Standardized: 0, 1, s, 3 + 1.5 s^2, 10 s + 3 s^3 of skewness s."""
-    z, shares = three_points(np.array([skew]))
-    assert (shares > 0.0).all()
-    wanted = [1.0, 0.0, 1.0, skew, 3.0 + 1.5 * skew**2, 10.0 * skew + 3.0 * skew**3]
-    for power, moment in enumerate(wanted):
-        assert float((shares * z**power).sum()) == pytest.approx(moment, rel=0.01, abs=0.25)
+def test_points_of_few_values_are_these():
+    found = points_of(np.array([3.0, 1.0]), np.array([0.25, 0.75]))
+    assert found[0] @ found[1] == pytest.approx(1.5)
+    assert dict(zip(*found[:, found[1] > 0.0], strict=True)) == {3.0: 0.25, 1.0: 0.75}
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 1.5])
+def test_points_of_a_sum_are_those_of_drawn_ones(spread):
+    """Eight log-normal times, by their halves: mean, tail and E[max(X - x, 0)]."""
+    draw = np.random.default_rng(1)
+    values = np.quantile(draw.lognormal(0.0, spread, 1_000_000), np.linspace(0.0005, 0.9995, 1000))
+    one = points_of(values, np.full(1000, 1e-3))
+    two = points_of_sum(one, one)
+    eight = points_of_sum(points_of_sum(two, two), points_of_sum(two, two))
+    seen = draw.choice(values, (200_000, 8)).sum(axis=1)
+    assert eight[0] @ eight[1] == pytest.approx(seen.mean(), rel=0.01)
+    assert eight[1].sum() == pytest.approx(1.0)
+    for share in (0.5, 0.9, 0.99):
+        level = np.quantile(seen, share)
+        beyond = np.maximum(eight[0] - level, 0.0) @ eight[1]
+        assert beyond == pytest.approx(np.maximum(seen - level, 0.0).mean(), rel=0.15,
+                                       abs=0.01 * seen.mean())
+
+
+def test_one_long_prompt_holds_up_its_batch():
+    """One prompt in a hundred takes 2 s, the others less, in batches of up to four: as played."""
+    own_s, shares = np.array([-0.02, 1.98]), np.array([0.99, 0.01])
+    table = replace(cycles(4, longest=(10.0,)), own_s=own_s, own_shares=shares,
+                    alone_s=0.1 + own_s, weights=shares)
+    draw, rate, count = np.random.default_rng(5), 1.0, 200_000
+    arrivals, ttft = np.cumsum(draw.exponential(1.0 / rate, count)), np.empty(count)
+    done, clock = 0, 0.0
+    while done < count:
+        clock = max(clock, arrivals[done])
+        ready = min(int(np.searchsorted(arrivals, clock, side="right")), done + 4)
+        more = draw.choice(table.own_s, ready - done, p=table.own_shares).sum()
+        ttft[done:ready] = clock + table.prefill_s[ready - done - 1] + more - arrivals[done:ready]
+        clock, done = clock + table.lengths_s[ready - done - 1, 0] + more, ready
+    law = Batches.of(table, rate, 1.0, 4)
+    assert law.mean_ttft_s == pytest.approx(ttft.mean(), rel=0.15)
+    assert law.ttft_percentiles([0.5, 0.9, 0.97]) == pytest.approx(
+        np.quantile(ttft, [0.5, 0.9, 0.97]), rel=0.2)
 
 
 @pytest.mark.parametrize("load", [0.1, 0.4, 0.8])

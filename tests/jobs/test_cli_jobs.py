@@ -117,7 +117,7 @@ def test_simulate_a_fleet(run: Any, tmp_path: Path) -> None:
     out = tmp_path / "requests.csv"
     result = run("simulate", write(tmp_path, FLEET), "--requests", out)
     assert result.exit_code == 0, result.output
-    assert "300 requests in" in result.stdout
+    assert "300 requests at" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert len(out.read_text().splitlines()) == 301
     document = json.loads(run("simulate", write(tmp_path, FLEET), "--json").stdout)
@@ -133,7 +133,7 @@ def test_simulate_a_plan_on_a_trace_of_ones_own(run: Any, tmp_path: Path) -> Non
     assert document["promised"]["ttft_ms"]["p90"] > 0
     body = {k: v for k, v in FLEET.items() if k not in ("requests", "workload")}
     result = run("simulate", write(tmp_path, body), "--trace", trace)
-    assert "2,000 requests in" in result.stdout, result.output
+    assert "2,000 requests at 5.524 requests/s in" in result.stdout, result.output
 
 
 def test_simulate_refusals(run: Any, tmp_path: Path) -> None:

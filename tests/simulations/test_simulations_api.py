@@ -14,6 +14,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from models import PlanRow
 from planner.api.background import stop_jobs
 from planner.api.simulations import EXAMPLE
 from planner.extensions import db
@@ -146,6 +147,44 @@ def test_a_failure_and_bursts(web: FlaskClient) -> None:
         calm["observed"]["ttft_ms"]["p90"])
 
 
+ECHOED = [
+    FLEET,
+    {**FLEET, "failures": [{"at_s": 5, "duration_s": 10, "replica": 1}], "rate_scale": 2.0,
+     "arrivals": {"pattern": "on_off", "on_s": 2.0, "off_s": 8.0}, "router": "round_robin"},
+    {**{k: FLEET[k] for k in ("fleet", "slo")}, "trace": "minute", "start_s": 10.0, "end_s": 30.0,
+     "workload": {"prefix_cache_hit_rate": 0.25}},
+    {**{k: FLEET[k] for k in ("fleet", "slo")}, "trace": "minute", "seed": 3},
+    {**FLEET, "workload": {"trace": "minute"}, "requests": 50},
+    {**FLEET, "requests": 100, "workload": {**FLEET["workload"], "arrival_cv": 2.0}},
+]
+
+
+@pytest.mark.usefixtures("trace")
+@pytest.mark.parametrize("body", ECHOED)
+def test_the_request_is_shown_and_asks_for_the_same(web: FlaskClient, body: dict[str, Any]
+                                                    ) -> None:
+    first = simulated(web, body)
+    asked = first["request"]
+    assert {k: asked[k] for k in body if k not in ("fleet", "workload", "slo")} == {
+        k: v for k, v in body.items() if k not in ("fleet", "workload", "slo")
+        } | ({"failures": [{"pool": 0, **f} for f in body["failures"]]} if "failures" in body
+             else {})
+    assert asked["slo"] == {**body["slo"], "percentile": 90.0}
+    assert asked["fleet"]["pools"][0] == {
+        "role": "serve", "tensor_parallel": 1, "pipeline_parallel": 1, "expert_parallel": 1,
+        "data_parallel": 1, "batch_size": None, **body["fleet"]["pools"][0]}
+    again = simulated(web, asked)
+    assert again["request"] == asked
+    assert again["observed"] == first["observed"]
+
+
+def test_the_request_of_a_plan(web: FlaskClient, plan: dict[str, Any]) -> None:
+    first = simulated(web, {"plan": plan["id"], "requests": 100, "seed": 2})
+    asked = first["request"]
+    assert (asked["plan"], asked["rank"], asked["seed"]) == (plan["id"], 1, 2)
+    assert simulated(web, asked)["observed"] == first["observed"]
+
+
 def test_lists_and_deleting(web: FlaskClient) -> None:
     body = simulated(web, {**FLEET, "requests": 50})
     assert body["id"] in [s["id"] for s in web.get(PATH).json["items"]]
@@ -155,10 +194,16 @@ def test_lists_and_deleting(web: FlaskClient) -> None:
 
 
 POOL = {"gpu": "h100-sxm-80gb", "replicas": 1}
+DRAFTS = {"draft_tokens": 3, "acceptance": 0.7}
 
 
 def fleet(**changes: Any) -> dict[str, Any]:
     return {**FLEET, "fleet": {**FLEET["fleet"], **changes}}
+
+
+def replayed(**changes: Any) -> dict[str, Any]:
+    """On a trace, whether it is stored or not."""
+    return {**{k: FLEET[k] for k in ("fleet", "slo")}, "trace": "minute", **changes}
 
 
 BAD = [
@@ -167,7 +212,7 @@ BAD = [
     ({**FLEET, "rank": 1}, "/rank"), ({**FLEET, "requests": 5}, "/requests"),
     ({**FLEET, "seed": -1}, "/seed"), ({**FLEET, "router": "best"}, "/router"),
     ({**FLEET, "trace": "nothing", "requests": 5}, "/requests"),
-    ({k: v for k, v in {**FLEET, "trace": "nothing"}.items() if k != "requests"}, "/trace"),
+    (replayed(trace="nothing"), "/trace"),
     ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "end_s": 5}, "/end_s"),
     ({**FLEET, "warmup_share": 1}, "/warmup_share"),
     (fleet(pools=[]), "/fleet/pools"), (fleet(pools=[POOL, POOL]), "/fleet/pools"),
@@ -177,6 +222,14 @@ BAD = [
     (fleet(pools=[{**POOL, "replicas": 0}]), "/fleet/pools/0/replicas"),
     (fleet(model="nothing"), "/fleet/model"), (fleet(engine="nothing"), "/fleet/engine"),
     (fleet(model="llama-3.1-405b"), "/fleet/pools"),
+    (fleet(engine="tensorrt-llm", pools=[{**POOL, "gpu": "mi300x"}]), "/fleet/pools/0/gpu"),
+    (fleet(engine="sglang-mi300x-any", pools=[POOL]), "/fleet/pools/0/gpu"),
+    (fleet(setup="disaggregated", engine="tensorrt-llm",
+           pools=[POOL, {**POOL, "gpu": "mi300x"}]), "/fleet/pools/1/gpu"),
+    (fleet(power_cap_w=1), "/fleet/power_cap_w"), (fleet(power_cap_w=5000), "/fleet/power_cap_w"),
+    (fleet(speculative={**DRAFTS, "draft_model": "nothing"}), "/fleet/speculative/draft_model"),
+    (fleet(speculative={**DRAFTS, "draft_model": "qwen2.5-3b"}),
+     "/fleet/speculative/draft_model"),
     (fleet(pools=[{**POOL, "tensor_parallel": 3}]), "/fleet/pools/0/tensor_parallel"),
     (fleet(setup="disaggregated", pools=[POOL, {**POOL, "tensor_parallel": 64}]),
      "/fleet/pools/1/tensor_parallel"),
@@ -199,6 +252,17 @@ BAD = [
     ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1, "off_s": 2, "profile": [1]}},
      "/arrivals/profile"),
     ({**FLEET, "spares": True}, "/spares"),
+    *((replayed(workload={name: FLEET["workload"].get(name, 1)}), f"/workload/{name}")
+      for name in ("prompt_tokens", "output_tokens", "requests_per_second", "requests_per_day",
+                   "peak_hour_share", "concurrent_users", "think_time_s", "arrival_cv")),
+    (replayed(workload={"trace": "other"}), "/workload/trace"),
+    (replayed(workload="saved"), "/workload"),
+    ({**FLEET, "workload": {**FLEET["workload"], "arrival_cv": 2},
+      "arrivals": {"pattern": "on_off", "on_s": 1, "off_s": 2}}, "/workload/arrival_cv"),
+    ({**FLEET, "arrivals": {"pattern": "on_off", "on_s": 1e-12, "off_s": 2}}, "/arrivals/on_s"),
+    (fleet(setup="static"), "/fleet/pools/0/token_budget"),
+    (fleet(setup="disaggregated", pools=[POOL, {**POOL, "token_budget": 2048}]),
+     "/fleet/pools/1/token_budget"),
 ]
 
 
@@ -238,9 +302,61 @@ def test_a_context_beyond_the_model(web: FlaskClient) -> None:
     assert answer.json["errors"][0]["pointer"] == "/trace"
 
 
+    for more in ({"workload": {"prefix_cache_hit_rate": 0.2}}, {"workload": {}}):
+        answer = web.post(PATH, json={**traced, "trace": "endless", **more})
+        assert answer.status_code == 422, answer.text
+        assert [e["pointer"] for e in answer.json["errors"]] == ["/trace"]
+
+
+def test_a_trace_beyond_the_model_of_a_plan(web: FlaskClient, plan: dict[str, Any]) -> None:
+    rows = "timestamp,prompt_tokens,output_tokens\n" + "".join(
+        f"{i},300000,9\n" for i in range(20))
+    web.post("/api/v1/traces?slug=longer", data=rows, content_type="text/csv")
+    answer = web.post(PATH, json={"plan": plan["id"], "trace": "longer"})
+    assert answer.status_code == 422, answer.text
+    assert answer.json["type"].endswith("#context-too-long")
+    assert [e["pointer"] for e in answer.json["errors"]] == ["/trace"]
+
+
+def test_prefix_hits_go_with_a_trace(web: FlaskClient, trace: str) -> None:
+    body = simulated(web, replayed(workload={"prefix_cache_hit_rate": 0.5}))
+    rows = list(csv.DictReader(io.StringIO(web.get(f"{PATH}/{body['id']}/requests").text)))
+    assert rows[0]["cached_tokens"] == "150"
+    assert len(rows) == 300
+    plain = simulated(web, replayed())
+    assert plain["observed"]["ttft_ms"]["mean"] > body["observed"]["ttft_ms"]["mean"]
+
+
 def test_no_such_option(web: FlaskClient, plan: dict[str, Any]) -> None:
     answer = web.post(PATH, json={"plan": plan["id"], "rank": 99})
     assert answer.json["errors"][0]["pointer"] == "/rank"
+
+
+def test_a_plan_keeps_its_draft_model(web: FlaskClient, served: Flask) -> None:
+    """Deleting it changes nothing; a plan that kept none says which model is gone."""
+    sizes = {"layers": 4, "hidden": 512, "heads": 8, "kv_heads": 4, "intermediate": 1024,
+             "vocab": 128256}
+    made = web.post("/api/v1/models", json={"slug": "my-draft", **sizes})
+    assert made.status_code == 201, made.text
+    wish = {"draft_tokens": 3, "acceptance": 0.7, "draft_model": "my-draft"}
+    planned = web.post("/api/v1/plans", json={**PLAN, "setups": ["chunked"], "speculative": wish})
+    assert planned.status_code == 201, planned.text
+    asked = {"plan": planned.json["id"], "requests": 100}
+    before = simulated(web, asked)
+    gone = web.delete("/api/v1/models/my-draft", headers={"If-Match": made.headers["ETag"]})
+    assert gone.status_code == 204, gone.text
+    after = simulated(web, asked)
+    assert after["observed"] == before["observed"]
+    with served.app_context():
+        row = db.session.get(PlanRow, planned.json["id"])
+        row.snapshot = {k: v for k, v in row.snapshot.items() if k != "draft"}
+        db.session.commit()
+    answer = web.post(PATH, json=asked)
+    assert answer.status_code == 422, answer.text
+    error, = answer.json["errors"]
+    assert error["pointer"] == "/plan"
+    assert "draft model" in error["message"]
+    assert "'my-draft'" in error["message"]
 
 
 def test_not_finished_and_not_there(client: FlaskClient) -> None:

@@ -94,6 +94,14 @@ GAPS = [*(c for c in CASES if c.setup != "decode" and not c.draft), *(
 """For single gaps between tokens: with answers that their first gap matters to."""
 GAP_LEVELS = ("mean", "p50", "p90", "p99")
 
+SHORT = [Case(f"short answers {output[0]:g}", "colocated", prompt, output, load, model, gpu, tensor,
+              ttft_ms=5000, tpot_ms=200)
+         for model, gpu, tensor, prompt, output, load in (
+             ("llama-3.1-8b", "h100-sxm-80gb", 1, (2000, 5200), (28, 90), 0.6),
+             ("llama-3.1-8b", "a100-sxm-80gb", 1, (3800, 7600), (40, 120), 0.7),
+             ("mixtral-8x7b-v0.1", "mi300x", 1, (11_000, 22_000), (49, 150), 0.5))]
+"""Whole prompts that stop answers of few tokens."""
+
 DRAFTED = [Case(name, setup, prompt, output, 0.6, ttft_ms=3000, tpot_ms=100, draft=draft)
            for setup in ("colocated", "chunked", "decode") for name, prompt, output, draft in (
                ("chat, drafts", (1000, 3000), (200, 500), Speculative(4, 0.7)),
@@ -232,6 +240,14 @@ def test_no_gap_between_tokens_is_far_too_short(case):
     ("mean", 0.08), ("p50", 0.03), ("p90", 0.12), ("p99", 0.25)])
 def test_median_error_of_gaps(level, most):
     assert median(abs(gap_errors(case)[level]) for case in GAPS) <= most
+
+
+@pytest.mark.parametrize("level", ["p50", "p90", "p99"])
+@pytest.mark.parametrize("case", SHORT, ids=case_id)
+def test_the_middle_of_short_answers_is_not_far_off(case, level):
+    promised, seen = served(case)
+    error = promised[f"tpot_{level}"] / seen.figure_s("tpot")[level] - 1.0
+    assert -0.20 < error < (0.30 if level == "p50" else 0.75)
 
 
 def drafted_errors(case: Case) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,44 @@ def test_bursts_keep_the_mean_rate_and_leave_pauses():
     rates = rates_of(arrivals, 5.0)
     assert (rates == 0).mean() > 0.5
     assert rates.max() == pytest.approx(20.0, rel=0.5)
+
+
+def test_bursts_and_pauses_have_exponential_lengths():
+    """Gaps above 15 times the usual one of a burst are pauses (all but 1.5 % of these)."""
+    on_s, off_s = 50.0, 200.0
+    arrivals = on_off_arrivals(1.0, on_s, off_s, COUNT, 1)
+    pauses = np.diff(arrivals)
+    pauses = pauses[pauses > 3.0]
+    assert len(pauses) == pytest.approx(arrivals[-1] / (on_s + off_s), rel=0.1)
+    assert pauses.mean() == pytest.approx(off_s, rel=0.1)
+    assert pauses.std() == pytest.approx(off_s, rel=0.15)
+    bursts = np.diff(arrivals[np.flatnonzero(np.diff(arrivals) > 3.0)]) - pauses[:-1]
+    assert bursts.mean() == pytest.approx(on_s, rel=0.1)
+    assert bursts.std() == pytest.approx(on_s, rel=0.15)
+
+
+@pytest.mark.parametrize("phase_s", [1e-9, 1e-4, 1e-2])
+def test_short_bursts_are_poisson_arrivals_and_take_no_memory(phase_s):
+    """Bursts far shorter than a gap are a Poisson process again (a telegraph's fast limit)."""
+    tracemalloc.start()
+    arrivals = on_off_arrivals(5.0, phase_s, phase_s, COUNT, 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    gaps = np.diff(arrivals)
+    assert gaps.mean() == pytest.approx(0.2, rel=0.02)
+    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.06)
+    assert peak < 20 * arrivals.nbytes
+
+
+def test_days_of_any_length_take_the_memory_of_their_requests():
+    """A day of a microsecond is Poisson arrivals at the mean rate; one of 300 years is a part."""
+    for day_s in (1e-6, 1e10):
+        tracemalloc.start()
+        arrivals = diurnal_arrivals(5.0, [1.0, 0.0, 3.0], COUNT, 1, day_s)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20 * arrivals.nbytes
+        assert (np.diff(arrivals) >= 0).all()
 
 
 def test_days_follow_their_profile():
@@ -128,3 +167,10 @@ def test_the_shipped_trace_has_the_statistics_that_it_states():
     assert found["prompt_tokens"]["mean"] == pytest.approx(1155, rel=0.03)
     assert found["output_tokens"]["mean"] == pytest.approx(211, rel=0.03)
     assert found["prompt_tokens"]["p95"] == pytest.approx(4083, rel=0.01)
+
+
+def test_statistics_of_a_trace_do_not_grow_with_its_span():
+    long = request_table([0.0, 30.0, 1e15], [10, 10, 10], [5, 5, 5])
+    assert statistics(long)["peak_over_mean"] == pytest.approx(1e15 / 60.0, rel=1e-9)
+    even = request_table(np.arange(0.0, 600.0, 15.0), np.full(40, 10), np.full(40, 5))
+    assert statistics(even)["peak_over_mean"] == 1.0

@@ -92,11 +92,11 @@ def test_replace(client: FlaskClient, trace: str) -> None:
 
 
 BAD = [
-    (CSV, "text/csv", "?slug=two-minutes", 409, "/slug"), (CSV, "text/csv", "", 422, "/slug"),
-    (CSV, "text/csv", "?slug=A b", 422, "/slug"), (CSV, "image/png", "?slug=a", 415, None),
-    (CSV, "text/csv", "?slug=a&skip_empty=maybe", 422, "/skip_empty"),
-    (CSV, "text/csv", "?slug=a&time_unit=h", 422, "/time_unit"),
-    (CSV, "text/csv", "?slug=a&colour=red", 422, "/colour"),
+    (CSV, "text/csv", "?slug=two-minutes", 409, "slug"), (CSV, "text/csv", "", 422, "slug"),
+    (CSV, "text/csv", "?slug=A b", 422, "slug"), (CSV, "image/png", "?slug=a", 415, None),
+    (CSV, "text/csv", "?slug=a&skip_empty=maybe", 422, "skip_empty"),
+    (CSV, "text/csv", "?slug=a&time_unit=h", 422, "time_unit"),
+    (CSV, "text/csv", "?slug=a&colour=red", 422, "colour"),
     ("", "text/csv", "?slug=a", 422, ""),
     (HEADER + "2,1,1\n1,1,1\n", "text/csv", "?slug=a", 422, "/rows/2/timestamp"),
     (HEADER + "2,1,0\n", "text/csv", "?slug=a", 422, "/rows/1/output_tokens"),
@@ -112,7 +112,25 @@ def test_refusals(client: FlaskClient, data: str, kind: str, query: str, status:
     assert answer.status_code == status, answer.text
     assert answer.mimetype == "application/problem+json"
     if pointer is not None:
-        assert answer.json["errors"][0]["pointer"] == pointer
+        row = answer.json["errors"][0]
+        assert row.get("pointer", row.get("parameter")) == pointer
+        assert ("parameter" in row) == (pointer.isidentifier())
+
+
+@pytest.mark.usefixtures("trace")
+def test_options_are_named_where_they_were_given(client: FlaskClient) -> None:
+    """Those of the query as parameters, those of a form as its fields."""
+    def sent(query: str, **form: str) -> Any:
+        file = {"file": (io.BytesIO(CSV.encode()), "a.csv")}
+        answer = client.post(PATH + query, data={**file, **form})
+        return answer.status_code, answer.json["errors"][0].items() - {
+            ("message", answer.json["errors"][0]["message"])}
+
+    assert sent("", slug="A b") == (422, {("pointer", "/slug")})
+    assert sent("?slug=A b") == (422, {("parameter", "slug")})
+    assert sent("", slug="two-minutes") == (409, {("pointer", "/slug")})
+    assert sent("?slug=two-minutes") == (409, {("parameter", "slug")})
+    assert sent("?time_unit=h", slug="b") == (422, {("parameter", "time_unit")})
 
 
 def test_too_large(app: Flask, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,9 @@ from workbook_plans import KINDS, REQUEST, PlanParts, parts, plain
 from workbook_reading import errors, named, read, table, texts
 from xlsxwriter.sharedstrings import SharedStringTable
 
+from planner.api.plan_schema import parse_plan
+from planner.api.plan_service import make
+from planner.catalog.shipped import shipped_catalog
 from planner.workbook import write_plan
 from planner.workbook.packing import FastStrings
 
@@ -397,3 +400,17 @@ def test_answers_of_one_token_have_no_time_between_tokens(setup: str) -> None:
     assert named(book, "out_tpot_ms") == "n/a"
     assert named(book, "out_check") == "OK"
     assert named(book, "out_ttft_ms") > 0
+
+
+def test_the_catalog_sheet_has_the_draft_model_too() -> None:
+    wish = {"draft_tokens": 3, "acceptance": 0.7, "draft_model": "llama-3.2-1b"}
+    plan = make(parse_plan({
+        "model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "setups": ["chunked"], "advice": False,
+        "slo": {"ttft_ms": 1000, "tpot_ms": 50}, "speculative": wish,
+        "workload": {"requests_per_second": 5, "prompt_tokens": 500, "output_tokens": 50}}),
+        shipped_catalog())
+    data = write_plan(plan.document, plan.points, plan.snapshot)
+    sheet = openpyxl.load_workbook(io.BytesIO(data))["Catalog"]
+    words = {cell.value for row in sheet.iter_rows() for cell in row}
+    llms = shipped_catalog().llms
+    assert {llms["llama-3.1-8b"].name, llms["llama-3.2-1b"].name} <= words

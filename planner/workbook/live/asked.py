@@ -37,16 +37,14 @@ class Asked:
     """Of the batch sizes."""
     last: Pace | None = None
     """At the batch limit."""
-    last_law: Law | None = None
-    """Of the answers at the batch limit."""
+    quarters: tuple[tuple[Law, Law], ...] = ()
+    """Of each quarter of the answers, over the batch sizes and at the batch limit."""
     good: tuple[X, ...] = ()
     """Shares within the target of TPOT: the answers over sizes and limits, then the reference
     answers."""
     wait: Wait | None = None
     own_wait: X | None = None
     """Mean wait [s] for the prefill alone (prefill pools)."""
-    alone: tuple[X, X, X] | None = None
-    """Chance, gamma shape and scale of the wait for the prefill alone."""
     shape: X = field(default_factory=lambda: x(1.0))
     scale: X = field(default_factory=lambda: x(1.0))
     offset: X = field(default_factory=lambda: x(0.0))

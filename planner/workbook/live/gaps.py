@@ -76,20 +76,12 @@ def gaps_reached(chain: Chain, one: Asked) -> tuple[Reached, X]:
     write, bound = single_cells(put, " at the limit"), one.last.most
     last = _law(chain, one, write, one.last, None if bound is None else write(
         "Added to a gap, most [s]", bound), first)
-    return chain.reached(one, law, last), chain.hardly_exceeded(one, last)
+    return chain.reached(one, ((law, last),)), chain.hardly_exceeded(one, last)
 
 
 def _gaps_of(chain: Chain) -> X:
     """Gaps of an answer, mean."""
     return chain.tables.moments["gaps_own"]
-
-
-def _shortest(chain: Chain) -> X:
-    """What the shortest prompt takes over what prompts take, mean."""
-    t = chain.tables
-    if chain.kind == "chunked":
-        return t.new.row(0) / t.moments["new"]
-    return t.prefill.row(0) / t.moments["s1"]
 
 
 def _law(chain: Chain, one: Asked, write: Write, pace: Pace, bound: Cells | None, first: X) -> Law:
@@ -110,7 +102,7 @@ def _law(chain: Chain, one: Asked, write: Write, pace: Pace, bound: Cells | None
         met = least(most(met, added / pace.most), ever)
     none = write("Gap meets no prompt", 1.0 - most(met, 1e-12))
     mean = write("Added to a gap that does [s]", most(added / (1.0 - none.each), 1e-15))
-    least_s = _shortest(chain) * pace.mean / stages
+    least_s = chain.shortest * pace.mean / stages
     least_s = least_s if pace.most is None else least(least_s, pace.most)
     lowest = write("Least of it [s]", least(least_s, MOST_LEAST * mean.each))
     beyond = write("Beyond it [s]", mean.each - lowest.each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from planner.setups.continuous import RESIDUAL
 from planner.workbook.live.asked import Asked, Scalars
@@ -20,13 +20,10 @@ from planner.workbook.live.expr import (
     when,
     x,
 )
-from planner.workbook.live.first_token import FirstToken
-from planner.workbook.live.halving import ONE_TIME, Reached, States
 from planner.workbook.live.pool_tables import PoolTables
 from planner.workbook.live.prefill_wait import Wait, mg1
 from planner.workbook.live.search import Chain
 from planner.workbook.live.sizing import arrival_cv2
-from planner.workbook.live.waits import share_within_both
 
 UNDERFLOW = 700.0
 """e to the power of this, negative, is about the smallest number."""
@@ -38,44 +35,6 @@ class Admission:
 
     cards: Wait
     place: Wait
-
-
-@dataclass(slots=True, eq=False)
-class PlacedToken(FirstToken):
-    """The same where some wait for a place as well (``loops.placed_laws``).
-
-    Attributes
-    ----------
-    placed, placed_shape, placed_scale : X
-        Share of them; shape and scale [s] of the gamma of all their waits.
-    """
-
-    placed: X = field(default_factory=lambda: x(0.0))
-    placed_shape: X = field(default_factory=lambda: x(1.0))
-    placed_scale: X = field(default_factory=lambda: x(1.0))
-
-    @property
-    def reached(self) -> Reached:
-        """The share of first tokens within a time."""
-        start, share, placed = self.ranges.value, self.share.value, self.placed.value
-        return Reached(self.within, [
-            States(share * (1.0 - placed), start, ONE_TIME, 1.0 - self.busy.value,
-                   self.shape.value, self.scale.value),
-            States(share * placed, start, ONE_TIME, 0.0, self.placed_shape.value,
-                   self.placed_scale.value)])
-
-    def within(self, limit: X) -> X:
-        """Share of first tokens within a time [s]."""
-        left, share = limit - self.ranges, self.share.all
-        return ((1.0 - self.placed) * share_within_both(
-            share, left, (self.busy, self.shape, self.scale), None) + self.placed
-            * share_within_both(share, left, (x(1.0), self.placed_shape, self.placed_scale), None))
-
-    def longest(self) -> X:
-        """A time [s] that hardly any first token exceeds."""
-        return X(f"MAX({self.ranges.text})", float(self.ranges.value.max())) + 30.0 * (
-            self.scale * most(self.shape, 1.0)
-            + when(self.placed > 0.0, self.placed_scale * most(self.placed_shape, 1.0), 0.0))
 
 
 def given_place(wait: Wait, place: Wait) -> Wait:

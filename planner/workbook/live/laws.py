@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from planner.loops.gaps import MOST_LEAST
 from planner.workbook.live.board import Board, Column, spread
 from planner.workbook.live.expr import X, exp, gamma, least, most, normal, sqrt, square, when, x
 
@@ -137,9 +138,15 @@ class Law:
     most: Cells | None = None
     least: Cells | None = None
 
+    def all_of_it(self, form: str) -> X:
+        """Mean [s] of what those that meet a prompt do, in a ``form`` of :func:`share_within`."""
+        mean: X = getattr(self.mean, form)
+        return mean if self.least is None else mean + getattr(self.least, form)
+
 
 def law_of(write: Write, cells: dict[str, X], cv2: X, pace: Pace, bound: Cells | None,
-           gaps: tuple[X, X, X], label: str = "", ranges: bool = True) -> Law:
+           gaps: tuple[X, X, X], label: str = "", ranges: bool = True,
+           shortest: X | None = None) -> Law:
     """Write the law of answers with some gaps between tokens.
 
     Parameters
@@ -155,6 +162,9 @@ def law_of(write: Write, cells: dict[str, X], cv2: X, pace: Pace, bound: Cells |
     ranges : bool
         Whether formulas over all rows at once read it too; else the share without a prompt has no
         cells of its own.
+    shortest : X, optional
+        What the shortest prompt takes over what prompts take, mean: who meets one holds it at
+        least.
     """
     rate, after, ahead = cells["stop"], cells["after"], cells["ahead"]
     each, first, second = gaps
@@ -175,7 +185,12 @@ def law_of(write: Write, cells: dict[str, X], cv2: X, pace: Pace, bound: Cells |
     squares = squares if pace.most is None else least(squares, pace.most * come)
     swing = write(f"Added, variance [s²]{label}", most(
         squares / met - square(mean.each), 1e-3 * square(mean.each)))
-    return Law(none, mean, swing, bound)
+    if shortest is None:
+        return Law(none, mean, swing, bound)
+    lowest = write(f"Least of it [s]{label}", least(
+        shortest * pace.mean * first, MOST_LEAST * mean.each))
+    beyond = write(f"Beyond it [s]{label}", mean.each - lowest.each)
+    return Law(none, beyond, swing, bound, lowest)
 
 
 def share_within(limit: X, step: X, law: Law, variance: X | None, form: str) -> X:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import X, highest, least, most, when
-from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.gaps import Open, gaps_in_time
 from planner.workbook.live.laws import law_of, share_within
 from planner.workbook.live.targets import NEVER_S, SHORT_HALVINGS
@@ -62,16 +61,8 @@ def _whole_columns(chain: Chain, one: Asked, level: X) -> None:
 
 
 def _first_token(chain: Chain, one: Asked, limit: X, level: X) -> X:
-    """The first token [s] at a level, with all waits; a little more than ``limit`` [s] where it is
-    beyond that."""
-    assert one.wait is not None
-    return _late(chain, one, limit, level, (one.wait.busy, one.shape, one.scale), "first token")
-
-
-def _late(chain: Chain, one: Asked, limit: X, level: X, wait: tuple[X, X, X], label: str) -> X:
-    """The first token [s] at a level with a wait: its chance, and the gamma of those who wait."""
-    put = chain.put(one)
-    first = FirstToken(*wait, one.offset, one.latency, chain.tables.prompt.share)
+    """The first token [s] at a level; a little more than ``limit`` [s] where it is beyond that."""
+    put, first, label = chain.put(one), chain.first(one), "first token"
     span = put(f"Range of {label} [s]", least(first.longest(), limit))
     late = chain.halved(put, first.reached, span, level, f"of {label}")
     return put(f"Level of {label} [s]", late + span / 2.0**SHORT_HALVINGS)
@@ -89,11 +80,8 @@ def whole_within(chain: Chain, one: Asked, limit: X, level: X) -> X:
     the limit of the rate: where it reaches the level of tokens, whole requests are in time
     (``loops.ends_in_time``)."""
     part = chain.targets.e2e_first
-    assert one.alone is not None
     assert part is not None
-    late = most(_first_token(chain, one, limit, part), _late(
-        chain, one, limit, part, one.alone, "first token, wait for the prefill alone"))
-    left = _left(chain, one, limit, level, late)
+    left = _left(chain, one, limit, level, _first_token(chain, one, limit, part))
     reached = chain.whole(one, chain.tables.output.quantile(level), chain.whole_label)
     return chain.put(one)("Share of answers within it", reached(left))
 

@@ -19,7 +19,6 @@ from planner.workbook.live.expr import (
     total,
     x,
 )
-from planner.workbook.live.first_token import FirstToken
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.lengths import write as write_lengths
 from planner.workbook.live.pools import Demand, OptionCells, PoolCells, PoolPlan
@@ -154,12 +153,8 @@ class OptionSheet:
             (t.cap.all <= step.memory_cap) * chain.ceiling.all), 1e-9), "1/s", "", "three")
         found = size(rows, pool.load, ceiling, ask, f"serve_{self.rank}")
         peak = found.peak
-        assert peak.wait is not None
-        first = FirstToken(peak.wait.busy, peak.shape, peak.scale, peak.offset, peak.latency,
-                           self.prompt.share,
-                           peak.wait.mean + peak.offset + peak.cells["mean_latency"])
         work = self._work(t, peak)
-        seen = latencies(b, chain, peak, first, self.output, (
+        seen = latencies(b, chain, peak, chain.first(peak), self.output, (
             targets.ttft_level, targets.tpot_level, self.demand.whole_level), targets.itl_level)
         b.row = max(b.row, rows.top + len(rows.known))
         return OptionCells([PoolCells(pool, found, step, work)], seen, found.limit)

@@ -9,15 +9,14 @@ from planner.workbook.fast import letters
 from planner.workbook.live.asked import BARELY, Asked, Rows, Scalars
 from planner.workbook.live.board import Column
 from planner.workbook.live.expr import X, both, lowest, most, total, when, x
-from planner.workbook.live.first_token import FirstToken
-from planner.workbook.live.handover import Admission, Handover, PlacedToken, given_place
+from planner.workbook.live.first_token import FirstToken, PlacedToken, share_within_both
+from planner.workbook.live.handover import Admission, Handover, given_place
 from planner.workbook.live.packings import Packed, place_first
 from planner.workbook.live.pools import SCALAR_ROWS
 from planner.workbook.live.prefill_wait import Wait, rank_wait
 from planner.workbook.live.search import Chain
 from planner.workbook.live.sizing import Ask, Found, search, size
 from planner.workbook.live.targets import Targets
-from planner.workbook.live.waits import share_within_both
 
 NO_PAIR = 1e15
 """Rank of a split that no pair of pools holds."""

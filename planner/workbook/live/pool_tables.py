@@ -10,7 +10,7 @@ from planner.collectives import NETWORK_EFFICIENCY
 from planner.two_pools import PACKED_TOKENS, PREFILL_BATCHES
 from planner.workbook.live.asked import Rows
 from planner.workbook.live.board import Column
-from planner.workbook.live.expr import X, both, least, square, total, x
+from planner.workbook.live.expr import X, both, least, most, square, total, x
 from planner.workbook.live.lengths import LengthRows
 from planner.workbook.live.packings import Packed, Packs
 from planner.workbook.live.pools import PoolPlan
@@ -72,7 +72,7 @@ class PoolTables:
         t.new, t.prefill, t.first = p.new, p.prefill, p.first
         own, send, self.whole = self._caches(p, plan, decode)
         sheet.moments(p, sheet.occupancy(plan))
-        self.packs = self._packs(p)
+        self.packs = self._packs(p, send)
         self.wire = [b.line(f"Cache on the decode side's cards, {n}", total(
             self.prompt.share.all * own.all ** k), "s" + ("", "²", "³")[k - 1], "", "science")
             for k, n in ((1, "mean"), (2, "mean of squares"), (3, "mean of cubes"))]
@@ -111,7 +111,7 @@ class PoolTables:
         both_ = held.each / least(nic(prefill), nic(decode)) + late(prefill)
         return own, send, p.beside("On the wire [s]", both_, "six")
 
-    def _packs(self, p: Tables) -> Packs:
+    def _packs(self, p: Tables, send: Column) -> Packs:
         """Passes of one prompt, of two, and so on (``two_pools.prefill_batches``)."""
         b, m, share = self.board, p.moments, self.prompt.share.all
         mean = float(m["new"].value)
@@ -130,7 +130,8 @@ class PoolTables:
         made = p.packed(prompts)
         first = p.aside("First token, idle [s]", made.each * p.step.hardware.engine["ttft_scale"]
                         + p.lag.each)
-        each = made.all / prompts * m["occupancy"]
+        each = p.aside("Keeps a replica [s]", most(
+            made.each / prompts * m["occupancy"], send.each)).all
         service = [put(f"Service of a prompt, power {k}", total(
             share * (each if k == 1 else each ** k)), "science") for k in (1, 2, 3)]
         return Packs(prompts, allowed, made, first, (service[0], service[1], service[2]))

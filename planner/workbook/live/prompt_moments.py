@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from planner.workbook.live.expr import X, most, square, total, when, x
+from planner.workbook.live.expr import X, least, most, square, total, when, x
 from planner.workbook.live.prompt_tables import PromptTables
 from planner.workbook.live.step import kept_entries, prefill_pairs
-from planner.workload import REFERENCE_TOKENS
+from planner.workload import QUARTERS, REFERENCE_TOKENS
 
 
 class PromptMoments(PromptTables):
@@ -90,3 +90,25 @@ class PromptMoments(PromptTables):
                 self.moments[f"inverse{power}_{tag}"] = b.line(
                     f"1 / gaps{'' if power == 1 else '²'}, {tag}, mean", total(counted * inverse),
                     "", "", "science")
+            if tag == "own":
+                self._write_quarters(gaps, when(several > 0.0, several, 1.0), kept)
+
+    def _write_quarters(self, gaps: X, several: X, kept: X) -> None:
+        """The same of each quarter of short answers, of others those of all
+        (``Lengths.quarters``)."""
+        b, m, output, part = self.board, self.moments, self.output, 1.0 / QUARTERS
+        m["short"] = b.line("Shorter than the reference answers", 1.0 * (
+            output.mean < REFERENCE_TOKENS), "", "1 is yes", "count")
+        reached = self.beside("Answers with several tokens, reached", most(
+            output.reached.each - (1.0 - several), 0.0) / several, "small")
+        before = reached.each - output.share.each * (output.tokens.each >= kept) / several
+        for k in range(QUARTERS):
+            own = self.beside(f"Of quarter {k + 1}", least(
+                most(reached.each - k * part, 0.0), part) - least(
+                most(before - k * part, 0.0), part), "small")
+            for name, text, of in (("gaps", "Gaps", gaps), ("inverse1", "1 / gaps", 1.0 / gaps),
+                                   ("inverse2", "1 / gaps²", 1.0 / square(gaps))):
+                m[f"{name}_quarter{k + 1}"] = b.line(
+                    f"{text}, quarter {k + 1}, mean", when(
+                        m["short"] > 0.0, total(own.all * of) / part, m[f"{name}_own"]), "", "",
+                    "science")

@@ -36,7 +36,7 @@ class Running(ChainColumns):
         """The chain at this rate, scaled so that no weight overflows."""
         t, c, m = self.tables, one.cells, self.tables.moments
         own = one.cv2 if self.ranks == 1 else 1.0 + (one.cv2 - 1.0) / self.ranks
-        own = put("Arrival CV² of a rank, at least 1", most(own, 1.0))
+        own = c["uneven"] = put("Arrival CV² of a rank, at least 1", most(own, 1.0))
         c["full_peak"] = put("Peakedness of arrivals", 1.0 + (own - 1.0) / 2.0)
         if self.kind == "chunked":
             c["demand"] = put("Prompt tokens per second", one.rate * m["new"])
@@ -161,7 +161,8 @@ class Running(ChainColumns):
         cap = c["cap"] = put("Limit, at least 1", most(c["limit"], 1.0))
         place = put("Row of the limit", place_below(cap, t.cap.all))
         step = put("Step at the limit, alone [s]", pick(t.cap_step.all, place))
-        full, left = one.rate * t.output.mean * step / cap, x(1.0)
+        alone, left = one.rate * t.output.mean * step / cap, x(1.0)
+        full = alone
         if self.kind == "chunked":
             load = put("Share of time of prompts at the limit", c["demand"] * pick(
                 t.extra["cap_per_token"].all, place))
@@ -183,9 +184,29 @@ class Running(ChainColumns):
             exp(0.0 - c["top"]) + total(inside) + tail, LEAST_WEIGHT))
         c["running"] = put("Running sequences, mean", (
             total(inside * t.n.all) + tail * cap) / whole_)
-        c["waits"] = put("Share that waits for a place", weight / (1.0 - ratio) / whole_)
         each = full / one.rate if self.ranks == 1 else full * self.ranks / one.rate
-        c["waits_s"] = put("Their mean wait [s]", each / (1.0 - ratio))
+        past = weight / (1.0 - ratio)
+        if self.kind == "decode":
+            c["waits"] = put("Share that waits for a place", past / whole_)
+            c["waits_s"] = put("Their mean wait [s]", each / (1.0 - ratio))
+            return
+        behind = put("Prompts that wait when it fills up", self._left(one, 1.0 - left, place))
+        stay = put("Weight of a full batch", past * self.ranks * left * (
+            1.0 + behind * full / alone))
+        c["waits"] = put("Share that waits for a place", stay / (
+            most(whole_ - past, 0.0) + stay))
+        c["waits_s"] = put("Their mean wait [s]", each * (1.0 / (1.0 - ratio) + behind))
+
+    def _left(self, one: Asked, load: X, place: X) -> X:
+        """Prompts that a rank leaves behind when one is done, mean (``chain.prompts_left``), at
+        the limit in a row."""
+        t, c, m = self.tables, one.cells, self.tables.moments
+        if self.kind == "chunked":
+            swing = square(one.rate) * pick(t.extra["cap_own"].all, place)
+        else:
+            swing = square(one.rate * m["occupancy"]) * c["own"]
+        return load * (1.0 + (c["uneven"] - 1.0) / 2.0) + (
+            swing + c["uneven"] * square(load)) / (2.0 * (1.0 - load))
 
     def at_running(self, put: Scalars, one: Asked, column: Column, label: str) -> X:
         """A column of the batch sizes at the mean running sequences, linear between rows."""

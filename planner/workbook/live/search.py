@@ -77,7 +77,8 @@ class Chain(TokenLimits, FirstWaits):
         rho = one.cells.get("rho")
         if rho is not None:
             tests.append(rho < 1.0)
-        c["within"] = put("Share within the target of TTFT", self.within(one, targets.ttft))
+        c["within"] = put("Share within the target of TTFT", self.in_time_first(
+            one, targets.ttft))
         tests.append(c["within"] >= targets.ttft_level - BARELY)
         if targets.e2e is not None and targets.e2e_level is not None:
             c["whole"] = whole_within(self, one, targets.e2e, targets.e2e_level)

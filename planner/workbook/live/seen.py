@@ -59,7 +59,7 @@ def token_columns(chain: Chain, one: Asked) -> Reached:
                     + (t.end.each.is_(c["cap"])) * c["tail"] / c["total"], "percent1")
     tokens = t.board.named(t._sized("Output at the peak", (t.end.each <= c["cap"]) * rows
                                     * t.n.each / tpot.each, "science"), f"output_{t.tag}")
-    return chain.reached(one, inside=tokens.all)
+    return chain.reached(one, one.quarters, tokens.all)
 
 
 def latencies(board: Board, chain: Chain, one: Asked, first: FirstToken, output: LengthRows,

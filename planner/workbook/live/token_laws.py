@@ -78,6 +78,25 @@ class TokenLaws(Running):
         m = self.tables.moments
         return m[f"gaps_{tag}"], m[f"inverse1_{tag}"], m[f"inverse2_{tag}"]
 
+    def _quarter(self, one: Asked, put: Callable[[str, X], X], place: int) -> tuple[Law, Law]:
+        """The law of a quarter of the answers over the batch sizes, and at the limit; of answers
+        that are not short that of all (``Drafts.quarters``)."""
+        assert one.write is not None
+        assert one.pace is not None
+        gaps, label = self._gaps(f"quarter{place}"), f", quarter {place}"
+        shortest = self.tables.moments["short"] * self.shortest
+        law = law_of(one.write, one.cells, one.cv2, one.pace, self.tables.extra.get("most"), gaps,
+                     label, shortest=shortest)
+        return law, self.at_last(put, one, gaps, label, shortest)
+
+    @property
+    def shortest(self) -> X:
+        """What the shortest prompt takes over what prompts take, mean."""
+        t = self.tables
+        if self.kind == "chunked":
+            return t.new.row(0) / t.moments["new"]
+        return t.prefill.row(0) / t.moments["s1"]
+
     def _pace(self, one: Asked, write: Write, where: str) -> Pace:
         """What the laws over the ``sizes``, the ``limits`` or at the ``last`` batch are made of."""
         t, c, m = self.tables, one.cells, self.tables.moments
@@ -111,10 +130,10 @@ class TokenLaws(Running):
         return law_of(one.write, one.cells, one.cv2, one.pace, self.tables.extra.get("most"), gaps,
                       f", {label}"), gaps
 
-    def at_last(self, put: Callable[[str, X], X], one: Asked, gaps: tuple[X, X, X], label: str
-                ) -> Law:
+    def at_last(self, put: Callable[[str, X], X], one: Asked, gaps: tuple[X, X, X], label: str,
+                shortest: X | None = None) -> Law:
         """A law of those that wait at the limit of the column."""
         assert one.last is not None
         bound = None if one.last.most is None else Single(one.last.most)
         return law_of(single_cells(put, " at the limit"), one.cells, one.cv2, one.last, bound, gaps,
-                      label)
+                      label, shortest=shortest)

@@ -6,12 +6,25 @@ from collections.abc import Callable
 
 from planner.workbook.fast import letters
 from planner.workbook.live.asked import Asked, Scalars
-from planner.workbook.live.expr import X, most, normal, pick, place_below, sqrt, total, x
+from planner.workbook.live.expr import (
+    X,
+    most,
+    normal,
+    pick,
+    place_below,
+    sqrt,
+    total,
+    x,
+)
 from planner.workbook.live.halving import TRIED, Reached, States
 from planner.workbook.live.laws import FAR_OUT, TINY_S2, Law, share_within, single_cells
 from planner.workbook.live.running import LEAST_WEIGHT
 from planner.workbook.live.targets import SHORT_HALVINGS
 from planner.workbook.live.token_laws import TokenLaws
+from planner.workload import QUARTERS
+
+Laws = tuple[tuple[Law, Law], ...]
+"""Laws in equal parts of the answers, over the batch sizes and at the limit."""
 
 
 class TokenShares(TokenLaws):
@@ -31,44 +44,44 @@ class TokenShares(TokenLaws):
             one.over_sizes["output"] = inside
         return one.over_sizes["output"]
 
-    def reached(self, one: Asked, law: Law | None = None, last: Law | None = None,
-                inside: X | None = None) -> Reached:
-        """Share of the requests with a TPOT of at most some time, of a law or of the answers.
+    def reached(self, one: Asked, laws: Laws, inside: X | None = None) -> Reached:
+        """Share of the requests with a TPOT of at most some time, of laws in equal parts.
 
         Parameters
         ----------
+        laws : tuple of (Law, Law)
+            Over the batch sizes and at the limit; none of a decode pool, whose TPOT is its step.
         inside : X, optional
             The output of each row of batch sizes, where a column holds it.
         """
         rows, c, t = self.output(one), one.cells, self.tables
-        written = rows if inside is None else inside
+        written, each = rows if inside is None else inside, laws or ((None, None),)
+
+        tokens = float(len(each)) * c["tokens"]
 
         def share(time: X) -> X:
-            return (total(written * self.good(one, time, law))
-                    + c["last"] * self.last_good(one, time, last)) / c["tokens"]
+            parts = [total(written * self.good(time, law)) + c["last"] * self.last_good(
+                one, time, last) for law, last in each]
+            return sum(parts[1:], parts[0]) / tokens
 
-        laws = (None, None) if self.kind == "decode" else (law or one.law, last or one.last_law)
-        return Reached(share, [
-            *States.of_law(rows / c["tokens"], t.seconds.all, t.variance.all, laws[0]),
-            *States.of_law(c["last"] / c["tokens"], c["last_step"], None, laws[1])])
+        states = [state for law, last in each for state in (
+            *States.of_law(rows / tokens, t.seconds.all, t.variance.all, law),
+            *States.of_law(c["last"] / tokens, c["last_step"], None, last))]
+        return Reached(share, states)
 
-    def good(self, one: Asked, time: X, law: Law | None = None) -> X:
+    def good(self, time: X, law: Law | None) -> X:
         """Share within ``time`` of each row of batch sizes, as ranges."""
         t = self.tables
-        if self.kind == "decode":
+        if law is None:
             return normal((time - t.seconds.all) / sqrt(t.variance.all + TINY_S2))
-        law = law or one.law
-        assert law is not None
         return share_within(time, t.seconds.all, law, t.variance.all, "all")
 
-    def last_good(self, one: Asked, time: X, last: Law | None = None) -> X:
+    def last_good(self, one: Asked, time: X, last: Law | None) -> X:
         """The same of those that wait at the limit."""
-        c = one.cells
-        if self.kind == "decode":
-            return normal((time - c["last_step"]) / sqrt(x(TINY_S2)))
-        law = last or one.last_law
-        assert law is not None
-        return share_within(time, c["last_step"], law, None, "each")
+        step = one.cells["last_step"]
+        if last is None:
+            return normal((time - step) / sqrt(x(TINY_S2)))
+        return share_within(time, step, last, None, "each")
 
     def _last(self, put: Scalars, one: Asked, inside: X) -> None:
         """The step and the pace at the limit; of a decode pool the mean over all states."""
@@ -90,17 +103,16 @@ class TokenShares(TokenLaws):
         one.last = self._pace(one, single_cells(put, " at the limit"), "last")
 
     def own_tokens(self, one: Asked) -> None:
-        """Of the answers at a rate whose limit was given: the law at the limit, the mean TPOT over
-        all states, and a TPOT that hardly any exceeds."""
+        """Of the answers at a rate whose limit was given: the laws of their quarters, the mean TPOT
+        over all states, and a TPOT that hardly any exceeds."""
         inside, c, put = self.output(one), one.cells, self.put(one)
         if self.kind == "decode":
             return
-        law, at = one.law, self.at_last(put, one, self._gaps("own"), "")
-        assert law is not None
-        one.last_law = at
-        c["mean_tpot"] = put("TPOT, mean [s]", self._mean(one, law, at, inside))
+        one.quarters = tuple(self._quarter(one, put, k) for k in range(1, QUARTERS + 1))
+        means = [self._mean(one, *laws, inside) for laws in one.quarters]
+        c["mean_tpot"] = put("TPOT, mean [s]", sum(means[1:], means[0]) / float(QUARTERS))
         c["reach"] = put("TPOT that hardly any request exceeds [s]",
-                         self.hardly_exceeded(one, at))
+                         self.hardly_exceeded(one, one.quarters[0][1]))
 
     def hardly_exceeded(self, one: Asked, last: Law) -> X:
         """A time [s] beyond which a law has hardly anything, at the limit."""
@@ -112,9 +124,9 @@ class TokenShares(TokenLaws):
     def _mean(self, one: Asked, law: Law, last: Law, inside: X) -> X:
         """Mean TPOT [s] of a law over the states, and at the limit."""
         t, c = self.tables, one.cells
-        added = (1.0 - law.none.all) * law.mean.all
-        tail = c["last_step"] + (1.0 - last.none.each) * last.mean.each
-        return (total(inside * (t.seconds.all + added)) + c["last"] * tail) / c["tokens"]
+        more = (1.0 - law.none.all) * law.all_of_it("all")
+        tail = c["last_step"] + (1.0 - last.none.each) * last.all_of_it("each")
+        return (total(inside * (t.seconds.all + more)) + c["last"] * tail) / c["tokens"]
 
     def whole(self, one: Asked, tokens: X, label: str, put: Callable[[str, X], X] | None = None
               ) -> Reached:
@@ -127,8 +139,8 @@ class TokenShares(TokenLaws):
         """
         self.output(one)
         if self.kind == "decode":
-            return self.reached(one)
-        return self.reached(one, *self._whole_laws(one, tokens, label, put or self.put(one)))
+            return self.reached(one, ())
+        return self.reached(one, (self._whole_laws(one, tokens, label, put or self.put(one)),))
 
     def whole_mean(self, one: Asked, tokens: X, label: str) -> X:
         """For answers of so many tokens: their mean TPOT [s]."""

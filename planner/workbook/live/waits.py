@@ -5,21 +5,10 @@ from __future__ import annotations
 from planner.setups.chunked import CHUNK_RESIDUAL
 from planner.setups.continuous import RESIDUAL
 from planner.workbook.live.asked import Asked, Scalars
-from planner.workbook.live.expr import X, exp, gamma, least, most, square, total, whole
+from planner.workbook.live.expr import X, exp, least, most, square, total, whole, x
+from planner.workbook.live.first_token import PlacedToken, share_within_both
 from planner.workbook.live.prefill_wait import Wait, rank_wait
 from planner.workbook.live.running import Running
-
-
-def share_within_both(share: X, left: X, both_: tuple[X, X, X], alone: tuple[X, X, X] | None
-                      ) -> X:
-    """Share in time with both waits, never above that with the first alone
-    (``loops.starts_in_time``); ``left`` is the time [s] that a prompt may wait."""
-    def within(busy: X, shape: X, scale: X) -> X:
-        late = gamma((left > 0.0) * left, shape, scale)
-        return total(share * (left >= 0.0) * (1.0 - busy * (1.0 - late)))
-
-    found = within(*both_)
-    return found if alone is None else least(found, within(*alone))
 
 
 class FirstWaits(Running):
@@ -41,7 +30,7 @@ class FirstWaits(Running):
             c["mean_latency"] = t.moments["first"]
         else:
             wait = self._chunked(put, one, step)
-        self._with_place(put, one, wait)
+        one.wait, (one.shape, one.scale) = wait, wait.shape_scale(put)
 
     def _chunked(self, put: Scalars, one: Asked, step: X) -> Wait:
         """A prompt in chunks beside the running sequences (``Chunked.prefill``)."""
@@ -83,18 +72,21 @@ class FirstWaits(Running):
         squares = others * square(beyond) * m["s2"] + square(mean)
         return wait.plus(put, Wait(1.0 - exp(0.0 - others), mean, squares), " in the same step")
 
-    def _with_place(self, put: Scalars, one: Asked, wait: Wait) -> None:
-        """Add the wait for a place in the batch; both as one gamma."""
-        c = one.cells
-        mean = put("Wait for a place, mean [s]", c["waits"] * c["waits_s"])
-        both_ = wait.plus(put, Wait(c["waits"], mean, 2.0 * c["waits"] * square(c["waits_s"])))
-        one.alone = (wait.busy, *wait.shape_scale(put, " for the prefill"))
-        one.wait = both_
-        one.shape, one.scale = both_.shape_scale(put)
-
-    def within(self, one: Asked, limit: X, share: X | None = None) -> X:
-        """Share of the requests whose first token comes within a limit [s]."""
+    def first(self, one: Asked) -> PlacedToken:
+        """The first token at the rate of a column: some wait for the prefill, and the others for a
+        place in the batch instead (``loops.waits.full_laws``)."""
         assert one.wait is not None
-        left = limit - one.offset - one.latency
-        here = share if share is not None else self.tables.prompt.share.all
-        return share_within_both(here, left, (one.wait.busy, one.shape, one.scale), one.alone)
+        c = one.cells
+        wait = (1.0 - c["waits"]) * one.wait.mean + c["waits"] * c["waits_s"]
+        return PlacedToken(one.wait.busy, one.shape, one.scale, one.offset, one.latency,
+                           self.tables.prompt.share, wait + one.offset + c["mean_latency"],
+                           c["waits"], x(1.0), c["waits_s"])
+
+    def in_time_first(self, one: Asked, limit: X) -> X:
+        """Share of the requests whose first token comes within a limit [s], of those who wait for a
+        place never more than of others (``loops.starts_in_time``)."""
+        assert one.wait is not None
+        c, here = one.cells, self.tables.prompt.share.all
+        left, alone = limit - one.offset - one.latency, (one.wait.busy, one.shape, one.scale)
+        late = share_within_both(here, left, (x(1.0), x(1.0), c["waits_s"]), alone)
+        return (1.0 - c["waits"]) * share_within_both(here, left, alone, None) + c["waits"] * late
