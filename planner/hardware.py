@@ -69,6 +69,11 @@ class Gpu:
         """
         return self.peak_flop_per_s.get(fmt.peak) or self.peak_flop_per_s["bf16"]
 
+    def unpacks(self, fmt: Format) -> bool:
+        """Whether weights in ``fmt`` are unpacked to 16 bits before they are multiplied."""
+        return fmt.bytes_per_value < 2.0 and (fmt.peak == "bf16"
+                                              or not self.peak_flop_per_s.get(fmt.peak))
+
     def power_capped_scale(self, power_cap_w: float | None) -> float:
         """Factor on the compute roof under a power cap; the memory roof keeps its rate.
 

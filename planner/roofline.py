@@ -246,13 +246,14 @@ class StepModel:
               fmt: Format, rows: Array | None = None) -> Term:
         """A GEMM of ``params`` weights on ``tokens`` rows.
 
-        Expert GEMMs give ``rows`` per expert, which fill the tiles, and have their own shares of
-        peak and bandwidth.
+        Expert GEMMs give ``rows`` per expert, which fill the tiles (:func:`least_rows`), and have
+        their own shares of peak and bandwidth.
         """
         gpu, profile = self.deployment.gpu, self.deployment.profile
         flops = 2.0 * params * tokens
         fill = tokens if rows is None else rows
-        tiled = _tiles(fill, profile.tile_tokens)
+        least = 0.0 if rows is None else least_rows(self.deployment, fmt)
+        tiled = _tiles(np.maximum(fill, least), profile.tile_tokens)
         some = tokens > 0
         slow = np.where(some, (tiled + profile.half_tokens) / np.maximum(fill, 1e-12), 1.0)
         mfu = profile.mfu if rows is None else profile.expert_mfu
@@ -519,6 +520,17 @@ def experts_touched(share: float, tokens: Array, skew: float) -> Array:
     if skew <= 0:
         return np.asarray(1.0 - (1.0 - share) ** tokens)
     return np.asarray(1.0 - (1.0 + skew * share * tokens) ** (-1.0 / skew))
+
+
+def least_rows(deployment: Deployment, fmt: Format) -> float:
+    """Fewest rows [token] that an expert's GEMM multiplies: a whole tile.
+
+    A grouped GEMM pads the rows of every expert to whole tiles (``moe_align_block_size`` of vLLM
+    and SGLang), and tensor cores multiply 64 rows at least (PTX ISA: ``wgmma`` is ``m64nNk16``).
+    Kernels that unpack weights use narrow tiles instead (``m16n8k16``; Marlin from 8 rows on).
+    """
+    unpacked = deployment.gpu.unpacks(fmt)
+    return 0.0 if unpacked else float(deployment.profile.tile_tokens)
 
 
 def _tiles(tokens: Array, tile: int) -> Array:

@@ -55,7 +55,7 @@ def expert_seconds(p: PackedSteps, tokens: float) -> float:
     share, hit = 0.0, 0.0
     while place < count:
         fmt = p.expert[place, 0]
-        compute, memory, rows = 0.0, 0.0, 0.0
+        compute, memory, rows, least = 0.0, 0.0, 0.0, 0.0
         while place < count and p.expert[place, 0] == fmt:
             if p.expert[place, 3] != share:  # most layers of a model have the same
                 share = p.expert[place, 3]
@@ -64,9 +64,10 @@ def expert_seconds(p: PackedSteps, tokens: float) -> float:
             memory += p.expert[place, 2] * hit
             touched = max(hit * p.expert[place, 5], 1e-12)
             rows = max(rows, tokens * p.one[T_RANKS] * p.expert[place, 4] / touched)
+            least = p.expert[place, 6]
             place += 1
         slow = (
-            (tiled(rows, p.one[T_TILE]) + p.one[T_HALF]) / max(rows, 1e-12)
+            (tiled(max(rows, least), p.one[T_TILE]) + p.one[T_HALF]) / max(rows, 1e-12)
             if rows > 0.0
             else 1.0
         )

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from planner.kv_cache import heads_per_rank, reading_streams
 from planner.llm import KvStream, Llm, Role
 from planner.precision import FORMATS, Format
-from planner.roofline import Deployment, StepModel, state_flops_per_token
+from planner.roofline import Deployment, StepModel, least_rows, state_flops_per_token
 from planner.stepping import NO_LIMIT, SCALARS, PackedSteps, step_seconds, table_columns
 
 Array = NDArray[np.float64]
@@ -45,8 +45,9 @@ class Steps(NamedTuple):
         [s] per tiled row, and [s] to read the weights.
     head_s, head_read_s : float
         The same of the LM head, per row with logits.
-    expert : ndarray, shape (groups, 6)
-        Format index, [s] per row, [s] to read all experts, share k / E, k, E; times of this rank.
+    expert : ndarray, shape (groups, 7)
+        Format index, [s] per row, [s] to read all experts, share k / E, k, E, fewest rows that an
+        expert multiplies; times of this rank.
     ranks, skew : float
         Data-parallel ranks that share the experts, and how unevenly these are used
         (:func:`planner.roofline.experts_touched`).
@@ -143,7 +144,7 @@ def affine_steps(step_s: float, prefill_token_s: float = 0.0, sequence_s: float 
     """
     line = np.array([[NO_LIMIT, sequence_s - prefill_token_s, context_s, -1e300, 0.0]])
     none = np.zeros(0)
-    return Steps(0, 1.0, 1.0, 1.0, 1.0, 0.0, none, none, 0.0, 0.0, np.zeros((0, 6)), 1.0, 0.0, 0.0,
+    return Steps(0, 1.0, 1.0, 1.0, 1.0, 0.0, none, none, 0.0, 0.0, np.zeros((0, 7)), 1.0, 0.0, 0.0,
                  0.0, prefill_token_s, 0.0, step_s, line, np.zeros((0, 8)))
 
 
@@ -273,8 +274,8 @@ def _experts(model: StepModel, rates: _Rates) -> Array:
             rows.append((float(names.index(name)),
                          2.0 * params * share / rates.products(fmt, d.profile.expert_mfu),
                          read / (rates.bandwidth * d.profile.expert_mbu), share,
-                         float(ff.active), float(ff.experts)))
-    return np.array(rows).reshape(-1, 6)
+                         float(ff.active), float(ff.experts), least_rows(d, fmt)))
+    return np.array(rows).reshape(-1, 7)
 
 
 def _state(d: Deployment, rates: _Rates) -> tuple[float, float]:
@@ -364,7 +365,8 @@ def _napkin(model: StepModel, tokens_per_decode: float, scale: float) -> Steps:
     experts = np.array([
         (0.0, 0.0, group.count * elements * fmt.nominal_bytes / bandwidth,
          group.feed_forward.active / group.feed_forward.experts, float(group.feed_forward.active),
-         float(group.feed_forward.experts)) for group, _, elements in model.experts]).reshape(-1, 6)
+         float(group.feed_forward.experts), 0.0)
+        for group, _, elements in model.experts]).reshape(-1, 7)
     streams = np.array([(0.0, 0.0, per_token, 1.0, limit, NO_LIMIT, 0.0, 0.0)
                         for limit, per_token in caches]
                        + [(pair_s, 0.0, 0.0, 1.0, NO_LIMIT, NO_LIMIT, 0.0, state_s)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,7 +24,12 @@ SHARED = ("attention_mfu", "attention_mbu", "link_efficiency", "collective_laten
 STEP_NAMES = (*(f"{name}_{p}" for name in BY_PRECISION for p in PRECISIONS), *SHARED)
 """Constants of a step, in the order of the vector."""
 _AT = {name: i for i, name in enumerate(STEP_NAMES)}
-_BOUNDS = {"mfu": (0.1, 0.8), "mbu": (0.2, 0.95), "expert_mfu": (0.03, 0.8),
+_ORDER = tuple((_AT[f"{name}_{wide}"], _AT[f"{name}_{narrow}"])
+               for wide, narrow in (("fp8", "fp4"), ("bf16", "fp8"))
+               for name in ("mfu", "expert_mfu"))
+_UNITS = math.log(2.0)
+"""Logarithm of the peak of a precision over that of the next wider one, where a GPU has units."""
+_BOUNDS = {"mfu": (0.1, 0.8), "mbu": (0.5, 0.95), "expert_mfu": (0.03, 0.8),
            "expert_mbu": (0.15, 0.95), "attention_mfu": (0.08, 0.72), "attention_mbu": (0.25, 0.95),
            "link_efficiency": (0.06, 0.8), "collective_latency_s": (1e-6, 8e-5),
            "layer_s": (1e-6, 3e-4), "moe_extra_s": (1e-6, 8e-4), "latent_layer_s": (1e-7, 4e-4),
@@ -31,7 +37,8 @@ _BOUNDS = {"mfu": (0.1, 0.8), "mbu": (0.2, 0.95), "expert_mfu": (0.03, 0.8),
 """Physical bounds. Large GEMMs reach 0.93-0.99 of the bf16 and 0.77-0.85 of the fp8 peak at their
 best shape and a tenth less at usual ones (AIConfigurator 0.12 GEMM tables), engines 0.6-0.8 of it;
 FlashAttention-3 0.75 (Shah et al. 2024, figure 5); weight streams 0.87-0.96 of the bandwidth;
-all-reduces of 64 MiB 0.6-0.8 of NVLink (Vidur and APEX+ collective tables)."""
+all-reduces of 64 MiB 0.6-0.8 of NVLink (Vidur and APEX+ collective tables). Dense weights are read
+at 0.65-0.95 in the fits of all engines: below half it would be another time that goes astray."""
 _SPREAD = {"mfu": 0.1, "mbu": 0.1, "expert_mfu": 0.3, "expert_mbu": 0.3, "attention_mfu": 0.2,
            "attention_mbu": 0.2, "step_s": 0.5, "sequence_s": 0.5}
 _USUAL_SPREAD = 0.3
@@ -73,6 +80,37 @@ def spreads() -> Array:
     are the engine's and vary much.
     """
     return np.array([_SPREAD.get(kind_of(n), _USUAL_SPREAD) for n in STEP_NAMES])
+
+
+def in_order(logs: Array) -> Array:
+    """Logarithms of constants in which no wider precision multiplies faster than a narrower one.
+
+    The narrower has twice the peak, and a kernel that is slower than the wider one's need not be
+    used. Where few points or another model's say otherwise the wider one, mostly the one that was
+    not measured, has the rate of the narrower.
+
+    Parameters
+    ----------
+    logs : ndarray, shape (..., k)
+        In :data:`STEP_NAMES` order.
+    """
+    found = np.array(logs)
+    for wide, narrow in _ORDER:
+        found[..., wide] = np.minimum(found[..., wide], found[..., narrow] + _UNITS)
+    return found
+
+
+def passed_on(slope: Array, logs: Array, ordered: Array) -> Array:
+    """Derivatives by logarithms of constants from those by :func:`in_order` of them.
+
+    A constant that the order holds down passes its own on to the one that holds it.
+    """
+    found = np.array(slope)
+    for wide, narrow in reversed(_ORDER):
+        held = ordered[:, wide] < logs[:, wide]
+        found[:, narrow] += np.where(held, found[:, wide], 0.0)
+        found[:, wide] = np.where(held, 0.0, found[:, wide])
+    return found
 
 
 def highest_of(name: str) -> float:

@@ -46,6 +46,7 @@ _THROUGHPUT_COLUMNS = {"output_tok_s_per_gpu", "kv_precision", "n_gpus", "notes"
 _CONCURRENCY = re.compile(r"silicon_concurrency=(\d+)")
 _MEASURED = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 _NOMINAL = re.compile(r"db-dump|source_file=\d{4}-\d\d-\d\d")
+_DATA_PARALLEL = re.compile(r"config_id=707\b")
 
 Row = Mapping[str, str]
 
@@ -211,17 +212,34 @@ def curve_compiles(row: Row) -> bool:
 def curve_layout(row: Row) -> Layout:
     """The layout of an aggregated row.
 
-    Part of the sample multiplies the tensor, data and expert sizes of a run once too often: the
-    same measured figures appear as ``tp 64, moe 8 x 8`` and as ``tp 8, moe 1 x 8``, as attention
-    data parallelism 64 and 8; the names of the runs (``tp8_ep8``) have the smaller ones.
+    Rows of InferenceX multiply the tensor, data and expert sizes of a run once too often: the same
+    measured figures appear as ``tp 64, moe 8 x 8`` and as ``tp 8, moe 1 x 8``, as attention data
+    parallelism 64 and 8; the names of the runs (``tp8_ep8``) have the smaller ones. Rows of vendor
+    runs may lack the attention data parallelism; it follows from the others, as the ranks of
+    attention and of experts are the same GPUs.
     """
     tensor, data = _whole(row["tp_size"]), _whole(row["attention_dp_size"])
     shards, experts = _whole(row["moe_tp_size"]), _whole(row["moe_ep_size"])
-    if shards == experts > 1 and tensor * data == shards * experts:
-        tensor, data = (1, experts) if data > 1 else (experts, 1)
-    elif data > 1 and tensor == data and experts == tensor * data:
-        tensor, experts = 1, data
+    if _NOMINAL.search(row["silicon_data_source"]):
+        tensor, data, experts = _once(row, tensor, data, shards, experts)
+    elif shards * experts % tensor == 0 and not row["attention_dp_size"]:
+        data = shards * experts // tensor
     return Layout(tensor, _whole(row["pp_size"]), min(experts, tensor * data), data)
+
+
+def _once(row: Row, tensor: int, data: int, shards: int, experts: int) -> tuple[int, int, int]:
+    """Tensor, data and expert parallelism of a row of InferenceX, multiplied once only.
+
+    ``tp 4, dp 4, ep 16`` is the run ``tp4_ep4``: tensor parallelism and experts apart, without data
+    parallelism, as its settings of vLLM have it (``nvidia-master.yaml``, April 2026), and runs
+    listed as ``tp 4, dp 1, ep 4`` show the same latencies. One configuration had both.
+    """
+    if shards == experts > 1 and tensor * data == shards * experts:
+        return (1, experts, experts) if data > 1 else (experts, 1, experts)
+    if data > 1 and tensor == data and experts == tensor * data:
+        return (1, data, data) if _DATA_PARALLEL.search(row["silicon_data_source"]) else (
+            tensor, 1, tensor)
+    return tensor, data, experts
 
 
 def _curve(row: Row, source: str) -> MeasuredPoint:

@@ -17,6 +17,7 @@ from planner.calibration.constants import (
     Bounds,
     first_token_bounds,
     first_token_constants,
+    in_order,
     step_bounds,
 )
 from planner.calibration.features import Features, extract
@@ -119,7 +120,7 @@ class Sample:
                                             zip(effects.levels, keys, strict=True)),
                                            start=np.zeros(self.prior.shape[1]))
                                        for keys in self.keys])
-        return np.asarray(np.clip(total, self.bounds.low, self.bounds.high))
+        return in_order(np.clip(total, self.bounds.low, self.bounds.high))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.constants import STEP_NAMES, Bounds, spreads, step_seconds
+from planner.calibration.constants import (
+    STEP_NAMES,
+    Bounds,
+    in_order,
+    passed_on,
+    spreads,
+    step_seconds,
+)
 from planner.calibration.features import Features
 from planner.closed_loop import CONSTANTS, first_token_s, token_s
 from planner.setups.continuous import RESIDUAL
@@ -41,7 +48,7 @@ class Effects:
         total = bounds.prior.copy()
         for effects, key in zip(self.levels, keys, strict=True):
             total = total + effects.get(key, 0.0)
-        return np.asarray(np.clip(total, bounds.low, bounds.high))
+        return in_order(np.clip(total, bounds.low, bounds.high))
 
 
 def levels_of(engine: str, family: str) -> tuple[Hashable, ...]:
@@ -159,13 +166,18 @@ def fit_effects(features: Features, tpot_s: Array, prior: Array, bounds: Bounds,
     def judged(effects: Array) -> tuple[float, Array, Array]:
         wanted = prior + effects[at].sum(axis=1)
         inside = np.clip(wanted, bounds.low, bounds.high)
-        times = StepTimes.of(inside, features)
+        ordered = in_order(inside)
+        times = StepTimes.of(ordered, features)
+
+        def free(slope: Array) -> Array:
+            return np.where(wanted == inside, passed_on(slope, inside, ordered), 0.0)
+
         error = np.log(times.token / tpot_s) / TPOT_SCALE
-        slope = np.where(wanted == inside, times.token_slope(features), 0.0) / TPOT_SCALE
+        slope = free(times.token_slope(features)) / TPOT_SCALE
         if first is not None:
             ttft = times.ttft(first.constants, features)[known]
             late = np.log(ttft / first.ttft_s[known]) / TTFT_SCALE
-            by = np.where(wanted == inside, times.ttft_slope(first.constants, features), 0.0)
+            by = free(times.ttft_slope(first.constants, features))
             error = np.concatenate([error, late])
             slope = np.concatenate([slope, by[known] / TTFT_SCALE])
         cost = (2.0 * np.sum(counts * (np.sqrt(1.0 + error ** 2) - 1.0))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.calibration.constants import STEP_NAMES, step_seconds
+from planner.calibration.constants import STEP_NAMES, in_order, passed_on, step_seconds
 from planner.calibration.datasets import curve_compiles, curve_layout, curve_speculates, load
 from planner.calibration.fit import Sample, fit
 from planner.calibration.golden import read_golden
@@ -28,7 +28,8 @@ POINTS = [r.measured for r in read_golden() if r.decode is None][::2]
 def _curve(**fields: object) -> dict[str, str]:
     row = {"tp_size": "8.0", "pp_size": "1.0", "attention_dp_size": "1.0", "moe_tp_size": "8.0",
            "moe_ep_size": "1.0", "backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1",
-           "silicon_data_source": "measured=2026-01-29; release:1.2.0rc6.post2"}
+           "silicon_data_source": "source_file=2026-04-06.csv; measured=2026-01-29; "
+                                  "release:1.2.0rc6.post2"}
     return {**row, **{k: str(v) for k, v in fields.items()}}
 
 
@@ -40,11 +41,31 @@ def _curve(**fields: object) -> dict[str, str]:
     ({"tp_size": 1.0, "attention_dp_size": 8.0, "moe_tp_size": 1.0, "moe_ep_size": 8.0},
      Layout(1, 1, 8, 8)),
     ({"tp_size": 4.0, "attention_dp_size": 4.0, "moe_tp_size": 1.0, "moe_ep_size": 16.0},
-     Layout(1, 1, 4, 4)),
+     Layout(4, 1, 4)),
+    ({"tp_size": 2.0, "attention_dp_size": 2.0, "moe_tp_size": 1.0, "moe_ep_size": 4.0,
+      "silicon_data_source": "db-dump/2026-04-27; config_id=706; silicon_concurrency=256"},
+     Layout(2, 1, 2)),
+    ({"tp_size": 2.0, "attention_dp_size": 2.0, "moe_tp_size": 1.0, "moe_ep_size": 4.0,
+      "silicon_data_source": "db-dump/2026-04-27; config_id=707; silicon_concurrency=256"},
+     Layout(1, 1, 2, 2)),
 ])
 def test_layouts_that_the_sample_multiplied_twice(fields: dict[str, float], layout: Layout
                                                   ) -> None:
     assert curve_layout(_curve(**fields)) == layout
+
+
+@pytest.mark.parametrize(("fields", "layout"), [
+    ({"tp_size": 1.0, "moe_tp_size": 4.0}, Layout(1, 1, 1, 4)),
+    ({"tp_size": 2.0, "moe_tp_size": 4.0}, Layout(2, 1, 1, 2)),
+    ({"tp_size": 2.0, "moe_tp_size": 1.0, "moe_ep_size": 2.0}, Layout(2, 1, 2)),
+    ({"tp_size": 4.0, "moe_tp_size": 2.0, "moe_ep_size": 2.0}, Layout(4, 1, 2)),
+    ({"tp_size": 2.0, "moe_tp_size": 0.0, "moe_ep_size": 0.0}, Layout(2)),
+])
+def test_vendor_rows_without_data_parallelism_have_what_their_experts_need(
+        fields: dict[str, float], layout: Layout) -> None:
+    row = _curve(silicon_data_source="source_file=/data/qwen.csv; silicon_concurrency=8",
+                 **{"attention_dp_size": "", **fields})
+    assert curve_layout(row) == layout
 
 
 def test_runs_with_a_draft_are_told_by_release_and_date() -> None:
@@ -186,3 +207,32 @@ def test_more_experts_and_sequences_never_take_less_time() -> None:
                                     Layout(8, 1, 8), catalog.engine("vllm", gpu, "fp8")))
     times = model.seconds(StepBatch(decodes=np.arange(1.0, 513.0), context=2000.0))
     assert np.all(np.diff(times) >= 0)
+
+
+def test_no_wider_precision_multiplies_faster_in_a_fit() -> None:
+    logs = np.zeros((2, len(STEP_NAMES)))
+    place = {name: i for i, name in enumerate(STEP_NAMES)}
+    logs[:, place["expert_mfu_fp8"]] = math.log(0.1)
+    logs[1, place["expert_mfu_fp4"]] = math.log(0.02)
+    found = np.exp(in_order(logs))
+    assert found[0, place["expert_mfu_bf16"]] == pytest.approx(0.2)
+    assert found[1, place["expert_mfu_fp8"]] == pytest.approx(0.04)
+    assert found[1, place["expert_mfu_bf16"]] == pytest.approx(0.08)
+    assert found[0, place["expert_mbu_bf16"]] == 1.0
+    assert in_order(in_order(logs)) == pytest.approx(in_order(logs))
+
+
+def test_slopes_pass_from_a_constant_to_the_one_that_holds_it() -> None:
+    sample = sample_of(POINTS, BASE)
+    logs = sample.prior.copy()
+    experts = [i for i, name in enumerate(STEP_NAMES) if name.startswith("expert_mfu")]
+    logs[:, experts] = np.log([0.5, 0.2, 0.05, 0.3])
+    seconds, slope = step_seconds(in_order(logs), sample.features.prefill,
+                                  sample.features.precision)
+    slope = passed_on(slope, logs, in_order(logs))
+    for place in experts:
+        moved = logs.copy()
+        moved[:, place] += 1e-7
+        more, _ = step_seconds(in_order(moved), sample.features.prefill,
+                               sample.features.precision)
+        assert (more - seconds) / 1e-7 == pytest.approx(slope[:, place], rel=1e-4, abs=1e-7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from planner.catalog.shipped import (
     price_rows,
     shipped_catalog,
 )
+from planner.precision import FORMATS
 from planner.requests import COMMITMENTS, Pricing
 
 GPUS = {row["slug"]: row for row in gpu_rows()}
@@ -123,3 +125,26 @@ def test_no_link_means_pcie() -> None:
 def test_dates_sort(date: str, key: str) -> None:
     assert date_key(date) == key
     assert newest(["2025-12-31", date, ""]) == date
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x",
+                                 "mi355x"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_no_wider_precision_multiplies_faster(engine: str, gpu: str) -> None:
+    """Experts in FP8 prefilled a prompt slower than in BF16 once."""
+    card = shipped_catalog().gpu(gpu)
+    units = [name for name in ("bf16", "fp8", "fp4") if name in card.peak_flop_per_s]
+    profiles = [shipped_catalog().engine(engine, card, name) for name in units]
+    for share in ("mfu", "expert_mfu"):
+        rates = [getattr(profile, share) * card.peak_flop_per_s[name]
+                 for profile, name in zip(profiles, units, strict=True)]
+        assert all(a <= b * 1.002 for a, b in pairwise(rates)), (share, rates)
+
+
+@pytest.mark.parametrize(("gpu", "name", "unpacked"), [
+    ("h100-sxm-80gb", "bf16", False), ("h100-sxm-80gb", "fp8_block", False),
+    ("h100-sxm-80gb", "mxfp4", True), ("h100-sxm-80gb", "int4_g128", True),
+    ("h100-sxm-80gb", "int8", True), ("b200-sxm-180gb", "mxfp4", False),
+    ("a100-sxm-80gb", "fp8", True), ("a100-sxm-80gb", "fp32", False)])
+def test_which_weights_are_unpacked(gpu: str, name: str, unpacked: bool) -> None:
+    assert shipped_catalog().gpu(gpu).unpacks(FORMATS[name]) is unpacked

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from core_helpers import catalog, deployment
 
-from planner.roofline import StepBatch, StepModel
+from planner.llm import Role
+from planner.roofline import StepBatch, StepModel, experts_touched
 from planner.steps import StepTimes
 
 LAYOUTS = ({}, {"tensor": 2}, {"tensor": 4, "pipeline": 2}, {"data": 8, "expert": 8})
@@ -51,3 +52,19 @@ def test_plain_numbers_stand_for_every_row():
     assert times.seconds(n, 2000.0, 700.0, 1.0) == pytest.approx(
         times.seconds(n, 2000.0, tokens, np.ones(4), np.zeros(4), np.ones(4)))
     assert times.seconds(8, 500).shape == (1,)
+
+
+def test_an_expert_multiplies_a_whole_tile():
+    """Few rows take the compute of a tile of each touched expert; as they are if unpacked."""
+    for weights, padded in (("fp8", True), ("int4", False)):
+        d = deployment("mixtral-8x7b-v0.1", "h100-sxm-80gb", weights=weights)
+        tile, half = d.profile.tile_tokens, d.profile.half_tokens
+        tokens = np.array([1.0, 4.0])
+        step = StepModel.of(d).step(StepBatch(decodes=tokens, context=100.0))
+        term = next(t for t in step.terms if t.name == "routed_experts")
+        hit = experts_touched(2 / 8, tokens, d.profile.expert_skew)
+        rows = tokens * 2 / (8 * hit)
+        fmt = d.llm.role_format(Role.ROUTED_EXPERT, weights)
+        plain_s = term.flops / (d.gpu.peak(fmt) * d.profile.expert_mfu)
+        filled = (tile if padded else rows) + half
+        np.testing.assert_allclose(term.compute_s, plain_s * filled / rows, rtol=1e-12)

@@ -71,6 +71,8 @@ class Experts:
     """[s] per row of an expert and active expert."""
     read_all: X
     """[s] to read all of them."""
+    padded: bool
+    """Whether few rows are multiplied as a whole tile (``planner.roofline.least_rows``)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +179,8 @@ class StepSheet:
                           held * (fmt.bytes_per_value / (layout.tensor * layout.data)) * load
                           / (self.hardware.bandwidth * engine["expert_mbu"]), "s", "", "science")
         idle = math.log(1.0 - active / experts) if active < experts else -700.0
-        return Experts(x(idle), engine["expert_skew"], float(active), experts, per, read)
+        padded = not self.deployment.gpu.unpacks(fmt)
+        return Experts(x(idle), engine["expert_skew"], float(active), experts, per, read, padded)
 
     def _streams(self) -> None:
         board, d, engine = self.board, self.deployment, self.hardware.engine
@@ -354,7 +357,8 @@ class StepSheet:
 
     def expert_time(self, one: Experts, tokens: X, hit: X, rows: X) -> X:
         """Time [s] of the experts, given the touched share and the rows of each."""
-        compute = one.per_row * one.active * tokens / most(rows, 1e-12) * self.filled(rows)
+        full = most(rows, self.hardware.engine["tile_tokens"]) if one.padded else rows
+        compute = one.per_row * one.active * tokens / most(rows, 1e-12) * self.filled(full)
         return most(compute, one.read_all * hit)
 
     def weights_time(self, filled: X, head: X | None) -> X:
