@@ -53,7 +53,7 @@ class TraceOptionsSchema(StrictSchema):
     skip_empty = QueryFlag(metadata={
         "description": "Leave out rows without a token (requests that failed)"})
     time_unit = Choice(TIME_UNITS, metadata={
-        "description": "Of numeric times; default what the format uses"})
+        "description": "Of numeric times; default what the time column's name or the format says"})
 
 
 class TraceLengthsSchema(Schema):
@@ -112,7 +112,7 @@ _OPTIONS = [
         ("skip_empty", {"type": "string", "enum": ["true", "false"]},
          "Leave out rows without a token (requests that failed)"),
         ("time_unit", {"type": "string", "enum": list(TIME_UNITS)},
-         "Of numeric times; default what the format uses"))]
+         "Of numeric times; default what the time column's name or the format says"))]
 
 
 def summary(row: TraceRow) -> dict[str, Any]:

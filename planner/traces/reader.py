@@ -8,19 +8,21 @@ import json
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import numpy as np
 
 from planner.errors import InvalidValue
-from planner.traces.columns import FIELDS, MILLISECONDS, Columns, find_columns
+from planner.traces.columns import FIELDS, Columns, find_columns
 from planner.traces.stream import Readable, ReadLimits, TraceTooLarge, lines
 from planner.traces.trace import Trace, trace_of
 from planner.units import MS_PER_S
 
 MAX_TOKENS = 10_000_000
 TIME_UNITS = ("s", "ms")
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds"}
 SPARE_LINES = 1000  # beyond the limit of rows: the header, blank lines, line ends inside quotes
 Row = Sequence[Any]
 
@@ -44,7 +46,8 @@ def read_trace(stream: Readable, limits: ReadLimits | None = None, skip_empty: b
     skip_empty : bool
         Leave out rows with 0 prompt or output tokens (requests that failed) instead of refusing.
     time_unit : str, optional
-        ``s`` or ``ms`` of numeric times; by default what the format uses, seconds for most.
+        ``s`` or ``ms`` of numeric times; by default what the name of the time column says, or else
+        what the format uses, seconds for most.
 
     Raises
     ------
@@ -144,7 +147,7 @@ def _json_lines(first: str, text: Iterator[str]) -> tuple[Columns, Iterator[Row]
                     _refuse(number, field, f"has no {key!r}")
             yield [found[key] for key in keys]
 
-    return Columns((0, 1, 2), keys, columns.format), rows()
+    return replace(columns, index=(0, 1, 2)), rows()
 
 
 def _json_object(line: str, number: int) -> dict[str, Any]:
@@ -163,7 +166,7 @@ class _Reader:
     def __init__(self, columns: Columns, limits: ReadLimits, skip_empty: bool,
                  time_unit: str | None) -> None:
         self.columns, self.limits, self.skip_empty = columns, limits, skip_empty
-        self.unit = time_unit or ("ms" if columns.format in MILLISECONDS else "s")
+        self.unit = time_unit or columns.time_unit
         self.times, self.prompts, self.outputs = array("d"), array("d"), array("d")
         self.skipped = 0
 
@@ -190,11 +193,13 @@ class _Reader:
                 raise TraceTooLarge(f"the trace has more than {self.limits.rows:,} rows")
             if seconds is None:
                 seconds = _clock(row[at])
+                self.unit = "s" if seconds is _iso_s else self.unit
             try:
                 time = seconds(row[at])
             except (ValueError, TypeError, OverflowError, OSError):
                 _refuse(number, "timestamp", f"has the {self.columns.names[0]} {_shown(row[at])}; "
-                        "allowed are seconds from 0, or ISO 8601 times, one kind in all rows")
+                        f"allowed are {_UNIT_NAMES[self.unit]} from 0, or ISO 8601 times, one kind "
+                        "in all rows")
             if time < last:
                 _refuse(number, "timestamp", "comes before the row above it "
                         f"({_shown(row[at])}); sort the trace by time")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import zlib
 from pathlib import Path
 
@@ -91,6 +92,48 @@ def test_time_units_and_failed_requests() -> None:
     trace = read(failed, skip_empty=True)
     assert (len(trace), trace.skipped) == (3, 1)
     assert read(FORMATS["plain"], time_unit="ms").span_s == pytest.approx(0.003)
+
+
+@pytest.mark.parametrize(("header", "unit", "form"), [
+    ("arrived_at_s,input_length,output_length", "s", "plain"),
+    ("timestamp_s,input_length,output_length", "s", "mooncake"),
+    ("timestamp,input_length,output_length", "ms", "mooncake"),
+    ("timestamp,input_length,output_tokens", "s", "plain"),
+    ("arrived_at,input_length,output_length", "s", "plain"),
+    ("arrived_at_ms,prompt_tokens,output_tokens", "ms", "plain"),
+    ("Timestamp [ms],ContextTokens,GeneratedTokens", "ms", "azure"),
+    ("Arrival time in milliseconds,num_prefill_tokens,num_decode_tokens", "ms", "vidur"),
+    ("Timestamp (seconds),Request tokens,Response tokens", "s", "burstgpt"),
+])
+def test_the_name_of_the_time_column_says_the_unit(header: str, unit: str, form: str) -> None:
+    trace = read(header + "\n0,10,10\n1,10,10\n10,10,10\n")
+    assert trace.span_s == pytest.approx({"s": 10, "ms": 0.01}[unit])
+    assert trace.format == form
+    names = header.split(",")
+    rows = "".join(json.dumps(dict(zip(names, (t, 10, 10), strict=True))) + "\n"
+                   for t in (0, 1, 10))
+    assert read(rows).span_s == trace.span_s
+    other = {"s": "ms", "ms": "s"}[unit]
+    asked = read(header + "\n0,10,10\n1,10,10\n10,10,10\n", time_unit=other)
+    assert asked.span_s == pytest.approx({"s": 10, "ms": 0.01}[other]), "who asks knows better"
+
+
+def test_iso_times_have_no_unit() -> None:
+    rows = "".join(f"2024-01-01T00:00:{s:02},10,10\n" for s in (0, 1, 10))
+    for header in ("timestamp,input_length,output_length",
+                   "arrived_at_ms,input_tokens,output_length"):
+        assert read(header + "\n" + rows).span_s == 10
+    assert read("timestamp,input_length,output_length\n" + rows, time_unit="ms").span_s == 10
+
+
+def test_other_units_and_units_of_tokens_are_no_column_of_ours() -> None:
+    for name in ("timestamp_us", "timestamp_ns", "timestamp_min"):
+        with pytest.raises(BadTrace, match="no column 'timestamp'"):
+            read(f"{name},prompt_tokens,output_tokens\n0,1,1\n")
+    with pytest.raises(BadTrace, match="no column 'prompt_tokens'"):
+        read("timestamp,prompt_tokens_s,output_tokens\n0,1,1\n")
+    with pytest.raises(BadTrace, match="could both be timestamp"):
+        read("timestamp_s,timestamp_ms,prompt_tokens,output_tokens\n0,0,1,1\n")
 
 
 BAD = {
