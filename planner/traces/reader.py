@@ -100,7 +100,9 @@ def _open(text: Iterator[str]) -> tuple[Columns, Iterator[Row]]:
     if first.lstrip().startswith("{"):
         return _json_lines(first, text)
     separator = next((s for s in (",", "\t", ";") if s in first), ",")
-    rows = csv.reader(itertools.chain([first], text), delimiter=separator)
+    # With their ends, so that a line end inside quotes stays part of its field.
+    ended = (f"{line}\n" for line in itertools.chain([first], text))
+    rows = csv.reader(ended, delimiter=separator, strict=True)
     header = [name.strip() for name in _next_row(rows)]
     return find_columns(header), _csv_rows(rows, len(header))
 
@@ -152,11 +154,25 @@ def _json_lines(first: str, text: Iterator[str]) -> tuple[Columns, Iterator[Row]
 
 def _json_object(line: str, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=_once_each)
+    except _Repeated as error:
+        _refuse(number, "", f"has the key {_shown(error.args[0])} twice")
     except (ValueError, RecursionError):
         _refuse(number, "", "is not JSON")
     if not isinstance(found, dict):
         _refuse(number, "", "is not a JSON object")
+    return found
+
+
+class _Repeated(Exception):
+    """A key that one JSON object has twice."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Repeated(next(name for name in names if names.count(name) > 1))
     return found
 
 
@@ -214,9 +230,7 @@ class _Reader:
 
     def _tokens(self, value: Any, number: int, field: int) -> float:
         try:
-            if isinstance(value, bool):
-                raise ValueError
-            tokens = float(value)
+            tokens = _number(value)
         except (ValueError, TypeError, OverflowError):
             tokens = math.nan
         if 1.0 <= tokens <= MAX_TOKENS and tokens == int(tokens):
@@ -233,16 +247,22 @@ class _Reader:
 def _clock(first: Any) -> Callable[[Any], float]:
     """How to read the times of a trace, by its first."""
     try:
-        float(first)
+        _number(first)
     except (ValueError, TypeError):
         return _iso_s
     return _number_s
 
 
-def _number_s(value: Any) -> float:
-    if isinstance(value, bool):
+def _number(value: Any) -> float:
+    """A number as CSV and JSON write it: no ``1_000`` and no digits of other scripts."""
+    if isinstance(value, bool) or (isinstance(value, str) and ("_" in value
+                                                               or not value.isascii())):
         raise ValueError
-    number = float(value)
+    return float(value)
+
+
+def _number_s(value: Any) -> float:
+    number = _number(value)
     if not 0.0 <= number < 1e15:
         raise ValueError
     return number
