@@ -237,7 +237,8 @@ class _Reader:
             return tokens
         if tokens == 0.0 and self.skip_empty:
             return 0.0
-        hint = ("; skip_empty=true leaves out such rows, which are requests that failed"
+        hint = ("; skip_empty=true (of a command: --skip-empty) leaves out such rows, which are "
+                "requests that failed"
                 if tokens == 0.0 else "")
         _refuse(number, FIELDS[field],
                 f"has {self.columns.names[field]} {_shown(value)}; allowed are whole numbers from "
