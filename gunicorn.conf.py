@@ -9,10 +9,10 @@ worker_class = "planner.serving.ProblemWorker"
 
 
 def pre_request(worker, req):
-    """Say that the connection will be closed where a body is too long to be read away."""
-    from planner.serving import announce_close
+    """Say that the connection will be closed where it will be."""
+    from planner.serving import begin_request
 
-    announce_close(req)
+    begin_request(req)
 
 
 def post_request(worker, req, environ, resp):

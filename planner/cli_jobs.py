@@ -24,6 +24,7 @@ from planner.cli import fail, one_line_errors, read_document, stored_catalog
 if TYPE_CHECKING:
     from planner.catalog.book import Catalog
     from planner.jobs.executors import Executor
+    from planner.traces.trace import Trace
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 _OUT = click.Path(dir_okay=False, path_type=Path)
@@ -165,18 +166,24 @@ def _write_sweep(grid: Any, job_id: str, output: Path | None) -> None:
 @_FILE
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path),
               help="Trace to replay (CSV or JSON lines, plain or gzip) instead of a stored one.")
+@click.option("--skip-empty", is_flag=True, help="Leave out rows of --trace without a token "
+              "(requests that failed).")
 @click.option("--requests", "requests_out", type=_OUT, help="CSV to write every request to.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 @with_appcontext
 @one_line_errors
-def simulate(file: Path, trace: Path | None, requests_out: Path | None, as_json: bool) -> None:
+def simulate(file: Path, trace: Path | None, skip_empty: bool, requests_out: Path | None,
+             as_json: bool) -> None:
     """Simulate what FILE (the JSON of a simulation, or of a plan request) describes.
 
     A plan request is planned first; its recommended option is then simulated.
     """
     from planner.simulations.tasks import TOLD, document_of, pack_columns, run
 
-    job, packed = _simulation(read_document(file), trace)
+    if skip_empty and trace is None:
+        fail("--skip-empty goes with --trace", 2)
+    local = _read_trace(trace, skip_empty) if trace is not None else None
+    job, packed = _simulation(read_document(file), local)
     count = job["requests"] or 100
     with _bar("simulating", count) as bar:
         found = run(job, stored_catalog(), packed, lambda share: bar(share) or True)
@@ -194,7 +201,7 @@ def simulate(file: Path, trace: Path | None, requests_out: Path | None, as_json:
         print_simulation(document)
 
 
-def _simulation(body: Any, trace: Path | None) -> tuple[dict[str, Any], bytes | None]:
+def _simulation(body: Any, local: Trace | None) -> tuple[dict[str, Any], bytes | None]:
     """The job of a request, and the packed rows of its trace."""
     from planner.api.simulation_schema import SimulationSchema
     from planner.api.simulation_service import job_of_fleet, job_of_plan
@@ -203,11 +210,8 @@ def _simulation(body: Any, trace: Path | None) -> tuple[dict[str, Any], bytes | 
     from planner.api.workloads import saved_workload
     from planner.traces.packing import pack
 
-    local = None
-    if trace is not None:
-        local = _read_trace(trace)
-        if isinstance(body, dict):
-            body = {**body, "trace": "local"} if "model" not in body else body
+    if local is not None and isinstance(body, dict) and "model" not in body:
+        body = {**body, "trace": "local"}
     at_peak = (lambda slug: _workload_of(local)) if local is not None else trace_workload
     if isinstance(body, dict) and "model" in body:
         job = _planned(body, {"trace": "local"} if local is not None else {}, at_peak)
@@ -223,14 +227,14 @@ def _simulation(body: Any, trace: Path | None) -> tuple[dict[str, Any], bytes | 
     return job, _stored_trace(job["trace"]) if job["trace"] else None
 
 
-def _read_trace(path: Path) -> Any:
+def _read_trace(path: Path, skip_empty: bool) -> Trace:
     from planner.traces.reader import read_trace
     from planner.traces.stream import ReadLimits
 
     settings = current_app.config
     with path.open("rb") as stream:
         return read_trace(stream, ReadLimits(settings["PLANNER_MAX_TRACE_ROWS"],
-                                             settings["PLANNER_MAX_TRACE_BYTES"]))
+                                             settings["PLANNER_MAX_TRACE_BYTES"]), skip_empty)
 
 
 def _workload_of(trace: Any) -> Any:

@@ -62,6 +62,9 @@ def late_alone(table: Table) -> Slo | None:
 def _zero_load_detail(table: Table, failed: str, source: Serving | None) -> str:
     """What the best case is against what was asked."""
     target = table.workload.slo(failed)
+    if failed == "token_budget":
+        return ("no token budget leaves room for a chunk of a prompt beside one running sequence; "
+                "give a larger one")
     if target is None:
         return f"not even one sequence at a time is possible: {failed}"
     best_s = _best_case_s(table, target, source)

@@ -15,6 +15,7 @@ from planner.simulator import RequestTable, SimulationResult, fleet_of, simulate
 from planner.sizing import Sized
 from planner.two_pools import TwoPools
 from planner.wording import gpus as gpus_text
+from planner.workload import Workload
 
 VERIFIED_OPTIONS = 3
 """Options that are simulated: the best ones, again the best after replicas were added."""
@@ -26,6 +27,9 @@ MOST_ROUNDS = 8
 GROWTH = 0.1
 """Share of a pool's replicas that a round adds, at least one."""
 SEED = 0
+LEAST_RPS = 1e-5
+"""[1/s] that is simulated at least: requests a day apart meet no other at any lower rate either,
+and a clock that runs for ages loses the length of a step."""
 _POOL_OF = {"ttft": "prefill", "tpot": "decode", "itl": "decode"}
 
 
@@ -73,6 +77,12 @@ class Verification:
                              for m in self.missed)]
 
 
+def requests_of(workload: Workload) -> RequestTable:
+    """The requests that options are put to the test with."""
+    rate = max(workload.requests_per_s, LEAST_RPS)
+    return synthetic(replace(workload, requests_per_s=rate), REQUESTS, SEED)
+
+
 def verify(fleet: Fleet, request: PlanRequest,
            requests: RequestTable | None = None) -> Verification:
     """Simulate a fleet and add replicas until its targets hold.
@@ -90,7 +100,7 @@ def verify(fleet: Fleet, request: PlanRequest,
     Verification
         With the fleet as it was when no number of replicas tried was enough.
     """
-    table = requests or synthetic(request.workload, REQUESTS, SEED)
+    table = requests or requests_of(request.workload)
     result = first = _simulated(fleet, request, table)
     grown, added = fleet, [0] * len(fleet.pools)
     for _ in range(MOST_ROUNDS):
@@ -179,7 +189,7 @@ def verify_best(ranked: list[tuple[dict[str, Any], Fleet]], request: PlanRequest
     tuple
         The options, best first, those that the simulation refutes last; and advice.
     """
-    table = synthetic(request.workload, REQUESTS, SEED)
+    table = requests_of(request.workload)
     rows = [_Row(document, fleet) for document, fleet in ranked]
     left = MOST_OTHERS
     while True:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InvalidValue
+from planner.wording import in_full
 
 T = TypeVar("T")
 _NORMAL = NormalDist()
@@ -352,11 +353,11 @@ def from_mean_p95(mean: float, p95: float) -> Lengths:
         When p95 is below the mean, or above 3.87 times the mean (no log-normal reaches that).
     """
     if p95 < mean:
-        raise InvalidValue(f"p95 ({p95:g}) must not be below the mean ({mean:g})")
+        raise InvalidValue(f"p95 ({in_full(p95)}) must not be below the mean ({in_full(mean)})")
     if p95 > mean * MAX_P95_OVER_MEAN:
         raise InvalidValue(
-            f"p95 ({p95:g}) is more than {MAX_P95_OVER_MEAN:.2f} times the mean ({mean:g}); no "
-            "log-normal has that, give a list of {tokens, share} instead")
+            f"p95 ({in_full(p95)}) is more than {MAX_P95_OVER_MEAN:.2f} times the mean "
+            f"({in_full(mean)}); no log-normal has that, give a list of {{tokens, share}} instead")
     sigma = Z95 - math.sqrt(max(Z95**2 - 2 * math.log(p95 / mean), 0.0))
     return lognormal(math.log(mean) - sigma**2 / 2, sigma)
 
@@ -370,7 +371,7 @@ def from_p50_p95(p50: float, p95: float) -> Lengths:
         When p95 is below the median.
     """
     if p95 < p50:
-        raise InvalidValue(f"p95 ({p95:g}) must not be below p50 ({p50:g})")
+        raise InvalidValue(f"p95 ({in_full(p95)}) must not be below p50 ({in_full(p50)})")
     return lognormal(math.log(p50), math.log(p95 / p50) / Z95)
 
 

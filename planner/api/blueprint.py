@@ -15,6 +15,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from planner.api.problems import CONTENT_TYPE, Problem, ProblemSchema
 from planner.api.validation import InvalidDocument, NotJson, json_of, pointers
+from planner.reading import READERS
 
 BASE_PATH = "/api/v1"
 View = Callable[..., Any]
@@ -72,6 +73,7 @@ def whole_body(req: Request) -> bytes:
     the limit, so one that fills the limit counts as larger: nobody plans with half a document.
     """
     data = req.get_data(cache=True)
+    READERS.leave()
     limit = req.max_content_length
     if req.content_length is None and limit is not None and len(data) >= limit:
         raise RequestEntityTooLarge()
@@ -120,7 +122,7 @@ class ApiBlueprint(Blueprint):  # type: ignore[misc]
         """An operation that takes a body and makes something of it."""
         return _compose(self.arguments(body, example=example),
                         self.response(status, schema, content_type=content_type),
-                        self.problems(400, 413, 415, 422, *problems))
+                        self.problems(400, 408, 413, 415, 422, 503, *problems))
 
     def replace(self, body: Any, schema: Any, require_read: Callable[[str], None]
                 ) -> Callable[[View], View]:
@@ -134,7 +136,7 @@ class ApiBlueprint(Blueprint):  # type: ignore[misc]
         """
         return _compose(_first(require_read), self.arguments(body),
                         self.response(200, schema, headers=_ETAG),
-                        self.problems(400, 404, 409, 412, 413, 415, 422, 428),
+                        self.problems(400, 404, 408, 409, 412, 413, 415, 422, 428, 503),
                         _mark(_WRITE_HEADER))
 
     def remove(self, checked: bool = True) -> Callable[[View], View]:

@@ -158,7 +158,7 @@ def _operation(view: View) -> View:
     """Document an operation with two kinds of body; the view reads them."""
     described: View = Blueprint.doc(requestBody=_BODY)(view)
     documented: View = blp.response(201, CalibrationAnswerSchema)(described)
-    return blp.problems(400, 409, 413, 415, 422)(documented)
+    return blp.problems(400, 408, 409, 413, 415, 422, 503)(documented)
 
 
 @blp.route("/calibrations")

@@ -91,7 +91,7 @@ def _import_operation(*content_types: str) -> Callable[[View], View]:
                                         parameters=[_IF_MATCH])(view)
         described = blp.response(200, CatalogChangeSchema, headers=_TAG)(described)
         described = blp.arguments(ImportQuery, location="query")(described)
-        documented: View = blp.problems(400, 404, 412, 413, 415, 422, 428)(described)
+        documented: View = blp.problems(400, 404, 408, 412, 413, 415, 422, 428, 503)(described)
         return documented
 
     return decorate

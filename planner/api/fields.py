@@ -13,6 +13,8 @@ from typing import Any
 
 from marshmallow import ValidationError, fields
 
+from planner.wording import in_full
+
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}")
 """A slug or a Hugging Face id."""
@@ -25,7 +27,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 def _bounds(lowest: float | None, above: float | None, highest: float | None,
             below: float | None) -> str:
     words = [("at least", lowest), ("above", above), ("at most", highest), ("below", below)]
-    return " and ".join(f"{word} {value:g}" for word, value in words if value is not None)
+    return " and ".join(f"{word} {in_full(value)}" for word, value in words if value is not None)
 
 
 class Number(fields.Field[float]):
@@ -282,6 +284,6 @@ def shown(value: Any) -> str:
 
 def _short_number(value: float) -> str:
     try:
-        return f"{value:g}"
-    except OverflowError:
+        return in_full(value)
+    except (OverflowError, ValueError):
         return "so large a number"

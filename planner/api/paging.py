@@ -46,7 +46,7 @@ def page_limit(args: dict[str, Any]) -> int:
     largest: int = current_app.config["PLANNER_PAGE_LIMIT_MAX"]
     limit = args.get("limit")
     if limit is None:
-        return int(current_app.config["PLANNER_PAGE_LIMIT"])
+        return min(int(current_app.config["PLANNER_PAGE_LIMIT"]), largest)
     if limit > largest:
         message = f"must be at most {largest}, not {limit}"
         raise Problem(422, "invalid-value", f"limit: {message}",

@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from planner.api.validation import InvalidDocument
 from planner.errors import PlannerError
+from planner.reading import RETRY_S, BodyTooSlow, TooManyReaders
 from planner.traces.stream import TraceTooLarge
 
 CONTENT_TYPE = "application/problem+json"
@@ -136,6 +137,15 @@ def _from_trace_too_large(error: TraceTooLarge) -> Response:
                             [{"pointer": "", "message": message}])
 
 
+def _from_slow(error: BodyTooSlow) -> Response:
+    return problem_response(408, "request-timeout", "Request Timeout", str(error))
+
+
+def _from_readers(error: TooManyReaders) -> Response:
+    return problem_response(503, "too-many-uploads", "Service Unavailable", str(error),
+                            headers={"Retry-After": str(RETRY_S)})
+
+
 def _from_anything(error: Exception) -> Response:
     log.error("unhandled_error", exc_info=error)
     return problem_response(500, "internal-error", "Internal Server Error",
@@ -152,6 +162,8 @@ def register_problems(app: Flask) -> None:
     app.register_error_handler(StaleDataError, _from_stale)
     app.register_error_handler(IntegrityError, _from_integrity)
     app.register_error_handler(OperationalError, _from_operational)
+    app.register_error_handler(BodyTooSlow, _from_slow)
+    app.register_error_handler(TooManyReaders, _from_readers)
     app.register_error_handler(Exception, _from_anything)
 
 

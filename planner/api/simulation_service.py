@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,7 +27,7 @@ from planner.llm import Llm
 from planner.plain import plain
 from planner.requests import Layout, PlanRequest
 from planner.simulations.fleets import Parts, fleet_from_option, promised, roles_of
-from planner.simulations.requests import DEFAULT_REQUESTS
+from planner.simulations.requests import DEFAULT_REQUESTS, check_extent
 
 Document = Mapping[str, Any]
 _PLAIN = ("seed", "router", "warmup_share", "failures", "spares", "rate_scale", "start_s", "end_s",
@@ -181,7 +182,13 @@ def _asked(data: Document) -> dict[str, Any]:
 
 def _check(job: Document, catalog: Catalog) -> None:
     """Refuse now what the job would fail at."""
-    fleet = fleet_from_option(parse_plan(job["request"]), job["option"],
+    request = parse_plan(job["request"])
+    if job["requests"]:
+        rate = request.workload.requests_per_s * job["rate_scale"]
+        check_extent(job["requests"], job["requests"] / rate if rate else math.inf,
+                     job["warmup_share"],
+                     "/rate_scale" if job["plan"] else "/workload/requests_per_second")
+    fleet = fleet_from_option(request, job["option"],
                               Parts(catalog, job["snapshot"]), job["spares"])
     errors = []
     for place, failure in enumerate(job["failures"]):

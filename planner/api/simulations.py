@@ -84,12 +84,14 @@ class Simulations(MethodView):
         Requests are those of a trace, or generated from the workload with a seed.
         """
         from planner.api.simulation_service import job_of_fleet, job_of_plan
-        from planner.simulations.requests import sliced
+        from planner.simulations.requests import check_extent, sliced
 
         if "trace" in data and trace_workload(data["trace"]) is None:
             raise NotInCatalog(f"no trace {data['trace']!r} is stored", "/trace")
-        if data["start_s"] or data["end_s"] is not None:
-            sliced(stored_trace(data["trace"]), data["start_s"], data["end_s"])
+        if "trace" in data:
+            part = sliced(stored_trace(data["trace"]), data["start_s"], data["end_s"])
+            check_extent(len(part), part.span_s / data["rate_scale"], data["warmup_share"],
+                         "/rate_scale")
         catalog = catalog_from_db(db.session)
         if "fleet" in data:
             return accept(SIMULATION, job_of_fleet(data, catalog, saved_workload, trace_workload))

@@ -30,6 +30,7 @@ from planner.errors import InvalidValue
 from planner.extensions import db
 from planner.jobs.kinds import SIMULATION
 from planner.plain import plain
+from planner.reading import READERS
 from planner.traces.packing import pack, unpack
 from planner.traces.reader import TIME_UNITS, read_trace
 from planner.traces.statistics import statistics, workload_at_peak
@@ -53,7 +54,7 @@ class TraceOptionsSchema(StrictSchema):
     skip_empty = QueryFlag(metadata={
         "description": "Leave out rows without a token (requests that failed)"})
     time_unit = Choice(TIME_UNITS, metadata={
-        "description": "Of numeric times; default what the format uses"})
+        "description": "Of numeric times; default what the time column's name or the format says"})
 
 
 class TraceLengthsSchema(Schema):
@@ -112,7 +113,7 @@ _OPTIONS = [
         ("skip_empty", {"type": "string", "enum": ["true", "false"]},
          "Leave out rows without a token (requests that failed)"),
         ("time_unit", {"type": "string", "enum": list(TIME_UNITS)},
-         "Of numeric times; default what the format uses"))]
+         "Of numeric times; default what the time column's name or the format says"))]
 
 
 def summary(row: TraceRow) -> dict[str, Any]:
@@ -173,13 +174,13 @@ def _uploaded(slug: str | None = None) -> dict[str, Any]:
     request.max_content_length = limit + _SLACK_BYTES
     if request.content_length is not None and request.content_length > limit + _SLACK_BYTES:
         raise TraceTooLarge(f"the body has {request.content_length:,} bytes; allowed are {limit:,}")
-    with _body() as (stream, filename, form):
+    with READERS.reading(), _body() as (stream, filename, form):
         with _named_where_given():
             options = load_document(TraceOptionsSchema(), {**request.args.to_dict(), **form})
             slug = options.get("slug") or slug or _slug_of(filename)
         trace = read_trace(stream, ReadLimits(settings["PLANNER_MAX_TRACE_ROWS"], limit),
                            options.get("skip_empty", False), options.get("time_unit"))
-    return columns(slug, options.get("name", ""), trace)
+        return columns(slug, options.get("name", ""), trace)
 
 
 @contextmanager
@@ -241,7 +242,7 @@ def _upload(status: int, *problems: int) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         described: View = Blueprint.doc(requestBody=_BODY, parameters=_OPTIONS)(view)
         documented: View = blp.response(status, TraceSchema)(described)
-        return blp.problems(400, 413, 415, 422, *problems)(documented)
+        return blp.problems(400, 408, 413, 415, 422, 503, *problems)(documented)
     return decorate
 
 

@@ -10,6 +10,7 @@ from flask import Request
 from planner.api.blueprint import whole_body
 from planner.api.problems import Problem
 from planner.errors import InvalidValue
+from planner.reading import READERS
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 XLSM = "application/vnd.ms-excel.sheet.macroenabled.12"
@@ -71,6 +72,7 @@ def other_names(parts: Iterable[str | None], *known: str) -> list[str]:
 
 def _of_form(req: Request) -> tuple[bytes, str]:
     other = other_names((*req.files, *req.form), FILE)
+    READERS.leave()
     if other:
         raise InvalidValue(f"unknown field; send one file as {FILE}", f"/{other[0][:100]}")
     sent = req.files.getlist(FILE)

@@ -90,7 +90,7 @@ def _operation(view: View) -> View:
     described = blp.alt_response(200, schema=PortfolioSchema)(described)
     described = blp.response(200, dict(BINARY), content_type=XLSX)(described)
     described = blp.arguments(WorkbookQuery, location="query")(described)
-    return blp.problems(400, 413, 415, 422)(described)
+    return blp.problems(400, 408, 413, 415, 422, 503)(described)
 
 
 @blp.route("/workbooks/template")

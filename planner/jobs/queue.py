@@ -18,7 +18,8 @@ from models import Base, JobRow
 from models.base import utc_now
 
 MOST_ATTEMPTS = 4
-"""A job whose process died so often is given up: it may be what kills it."""
+"""A job is given up when the process that works on it (a service, not one of its worker processes,
+see ``run.MOST_DEATHS``) died so often: the job may be what kills it."""
 
 
 class LostJob(Exception):
@@ -51,7 +52,8 @@ def claim(session: Session, owner: str, stale_s: float) -> str | None:
         if attempts >= MOST_ATTEMPTS:
             values: dict[str, Any] = {
                 "status": "failed", "finished_at": utc_now(), "owner": None,
-                "error": f"given up: the process that worked on it died {attempts} times"}
+                "error": f"given up: the service that worked on it died {attempts} "
+                         "times, which is the most"}
         else:
             values = {"status": "running", "owner": owner, "heartbeat_at": utc_now(),
                       "started_at": utc_now(), "attempts": JobRow.attempts + 1}

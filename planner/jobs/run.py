@@ -20,7 +20,8 @@ from planner.jobs.signals import Signals
 BEAT_S = 1.0
 """[s] between signs of life."""
 MOST_DEATHS = 3
-"""Processes that one task may take with it before its job fails."""
+"""Worker processes that one task of a job may take with it before the job fails; how often the
+process that works on the job itself may die is ``queue.MOST_ATTEMPTS``."""
 Task = tuple[Callable[..., Any], Sequence[Any]]
 
 
@@ -116,8 +117,7 @@ class Run:
         for key in keys:
             deaths[key] = deaths.get(key, 0) + 1
             if deaths[key] >= MOST_DEATHS:
-                raise JobFailed(f"a worker process died {MOST_DEATHS} times; it may have run out "
-                                "of memory")
+                raise _died()
         return {self._submit(task_of(key)): key for key in keys}
 
     def _submit(self, task: Task) -> Future[Any]:
@@ -141,8 +141,7 @@ class Run:
                 deaths += 1
                 self.executor.recover()
                 if deaths >= MOST_DEATHS:
-                    raise JobFailed(f"a worker process died {MOST_DEATHS} times; it may have run "
-                                    "out of memory") from None
+                    raise _died() from None
                 signals.close()
                 signals = self._signals = self.executor.signals()
                 futures = {self._submit((task, (*arguments, signals.place))): 0}
@@ -151,6 +150,11 @@ class Run:
         """Tell tasks that nobody waits for them any more."""
         if self._signals is not None:
             self._signals.close()
+
+
+def _died() -> JobFailed:
+    return JobFailed(f"given up: the worker process of one task died {MOST_DEATHS} times, which is "
+                     "the most; it may have run out of memory")
 
 
 __all__ = ["ExecutorUnavailable", "JobFailed", "Run", "Stopped"]

@@ -105,6 +105,11 @@ class Chunked(Continuous):
         columns = Columns.of_budgets(table, token_budgets)
         return [cls(table, budget, own) for budget, own in zip(token_budgets, columns, strict=True)]
 
+    @property
+    def no_batch(self) -> str:
+        """The budget, where it leaves no room for a chunk beside a sequence that memory has."""
+        return "token_budget" if self.table.caps.size else "memory"
+
     @cached_property
     def extra_per_token(self) -> Array:
         """What a prompt token adds to a step [s], shape (size,)."""

@@ -176,6 +176,11 @@ class Continuous(ABC):
         return Chain.of(rate_per_s, output.mean, tpot, influx, stalls.added(token), self.drafts.own,
                         outputs_of(self.drafts))
 
+    @property
+    def no_batch(self) -> str:
+        """What is short where not even one sequence runs."""
+        return "memory"
+
     @cached_property
     def _asked(self) -> tuple[Any, ...]:
         """What :func:`planner.loops.batches.batch_limit` asks that no rate changes."""
@@ -187,7 +192,7 @@ class Continuous(ABC):
     def check(self, rate_per_s: float, cv2: float) -> Verdict:
         """Whether a rate [1/s] per replica holds, and under which batch limit."""
         if not self.caps.size:
-            return Verdict(False, 0, "memory")
+            return Verdict(False, 0, self.no_batch)
         asked = (self.caps, max(rate_per_s, TINY), cv2, self.stops, self.behind(cv2), *self._asked)
         place, failed = batch_limit(*asked)
         if place < 0:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.errors import InvalidValue
 from planner.simulator import (
     RequestTable,
     diurnal_arrivals,
@@ -16,10 +17,46 @@ from planner.simulator import (
 )
 from planner.traces.trace import Trace
 from planner.units import SECONDS_PER_DAY
+from planner.wording import in_full
 from planner.workload import Workload
 
 DEFAULT_REQUESTS = 20_000
 """Requests to generate: the p99 then rests on 180 of those after the warm-up."""
+
+
+MAX_SPAN_S = 1e10
+"""[s] that requests may arrive over: beyond it a clock in double precision has no microseconds
+left, and in the end none of a step."""
+LEAST_COUNTED = 2
+"""Requests that must be left after the warm-up: one has no percentiles and no rate."""
+
+
+def check_extent(count: int, span_s: float, warmup_share: float, pointer: str) -> None:
+    """Refuse a simulation that could not tell anything.
+
+    Parameters
+    ----------
+    count : int
+        Requests.
+    span_s : float
+        [s] over which they arrive.
+    warmup_share : float
+        Share of them that does not count.
+    pointer : str
+        Of what makes the span.
+
+    Raises
+    ------
+    InvalidValue
+    """
+    counted = count - int(warmup_share * count)
+    if counted < LEAST_COUNTED:
+        raise InvalidValue(f"of {count:,} requests {counted} would count after the warm-up; at "
+                           f"least {LEAST_COUNTED} must", "/warmup_share")
+    if not span_s <= MAX_SPAN_S:
+        raise InvalidValue(f"{count:,} requests would arrive over {span_s:.3g} s; simulated are at "
+                           f"most {in_full(MAX_SPAN_S)} s, so take a higher rate or fewer requests",
+                           pointer)
 
 
 def generated(workload: Workload, count: int, seed: int, arrivals: Mapping[str, Any] | None = None

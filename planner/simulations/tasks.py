@@ -16,7 +16,7 @@ from planner.jobs.sending import unpack_catalog
 from planner.jobs.signals import Abandoned, signal_progress
 from planner.plain import plain
 from planner.simulations.fleets import Parts, fleet_from_option, served_workload
-from planner.simulations.requests import generated, replayed
+from planner.simulations.requests import check_extent, generated, replayed
 from planner.simulations.users import closed_loop
 from planner.simulator import Failure, SimulationOptions, SimulationResult, simulate
 from planner.traces.packing import unpack
@@ -78,11 +78,13 @@ def run(job: Mapping[str, Any], catalog: Catalog, trace: bytes | None = None,
     if trace is not None:
         table = replayed(unpack(trace), workload.prefix_hit, job["rate_scale"], job["start_s"],
                          job["end_s"])
+        check_extent(len(table), table.span_s, job["warmup_share"], "/rate_scale")
         return Simulated(simulate(fleet, table, options, _part(progress)), table.requests_per_s)
 
     def play(rate: float, number: int | None = None) -> SimulationResult:
         table = generated(replace(workload, requests_per_s=rate), job["requests"], job["seed"],
                           job["arrivals"])
+        check_extent(len(table), table.span_s, job["warmup_share"], "/rate_scale")
         return simulate(fleet, table, options, _part(progress, number))
 
     rate = workload.requests_per_s * job["rate_scale"]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InvalidValue
+from planner.wording import in_full
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -138,8 +139,8 @@ def time_slice(requests: RequestTable, start_s: float = 0.0, end_s: float = math
     since = requests.arrival_s - requests.arrival_s[0]
     first, last = np.searchsorted(since, (start_s, end_s))
     if last <= first:
-        raise InvalidValue(f"no request arrives from {start_s:g} to {end_s:g} s after the first "
-                           f"(the last one arrives at {since[-1]:g} s)", "/slice")
+        raise InvalidValue(f"no request arrives from {in_full(start_s)} to {in_full(end_s)} s "
+                           f"after the first (the last one arrives at {since[-1]:g} s)", "/slice")
     part = slice(int(first), int(last))
     return RequestTable(requests.arrival_s[part], requests.prompt_tokens[part],
                         requests.output_tokens[part], requests.cached_tokens[part])

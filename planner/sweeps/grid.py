@@ -6,7 +6,8 @@ import copy
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,12 @@ MAX_ERRORS = 100
 EVERYTHING = "*"
 PARTS, MAX_PART_CELLS = 200, 50
 """A sweep is worked on in parts: small enough to lose little, large enough to be worth a task."""
+MOST_TRIES, MOST_DRAWN = 3000, 200
+"""Combinations that are tried at most, of all values and of one value beside its neighbours, to see
+whether a value is at fault or only its combination; all of them in a grid of 200 cells."""
 Lookup = Callable[[str], Mapping[str, Any] | None]
+Problem = tuple[str, str]
+"""A pointer into a plan request, and what is wrong there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +121,9 @@ def checked_grid(base: Any, values: Any, catalog: Catalog, most_cells: int,
                  saved: Lookup | None = None, traces: Lookup | None = None) -> Grid:
     """A grid whose fields and values can all be used.
 
-    Every value is tried once, with the first value of the other fields. What only a combination
-    of values breaks is not an error: its row says so.
+    Every value is tried with the first values of the other fields, and where that fails with other
+    values of them. What only a combination of values breaks is not an error: its row says so. A
+    value that contradicts the base is one.
 
     Raises
     ------
@@ -226,21 +233,86 @@ def _remember(found: dict[str, Any], lookup: Lookup | None) -> Lookup:
 
 def _errors(grid: Grid, catalog: Catalog, saved: Lookup, traces: Lookup
             ) -> Iterator[tuple[str, str]]:
-    first = grid.combination(0)
-    for pointer, message in _problems(grid.document(first), catalog, saved, traces):
-        name = _field_at(pointer, grid)
-        yield (f"/base{pointer}" if name is None
-               else f"/grid/{escape(name)}/0{_inside(pointer, name)}"), message
-    for name, values in grid.values.items():
-        for place, value in enumerate(values[1:], start=1):
-            document = grid.document({**first, name: value})
-            for pointer, message in _problems(document, catalog, saved, traces):
-                if _field_at(pointer, grid) == name:
-                    yield f"/grid/{escape(name)}/{place}{_inside(pointer, name)}", message
+    """What is wrong with the base whatever the values, and with values by themselves or beside it.
+
+    What is at fault only beside a value of another field is left to the rows.
+    """
+    tried = _Tried(grid, lambda document: _problems(document, catalog, saved, traces))
+    own = {(name, place): tried.always(name, place)
+           for name, values in grid.values.items() for place in range(len(values))}
+    everywhere = _common(own.values())
+    for pointer, message in everywhere:
+        if _field_at(pointer, grid) is None:
+            yield f"/base{pointer}", message
+    for (name, place), errors in own.items():
+        for pointer, message in errors:
+            where, field_at = f"/grid/{escape(name)}/{place}", _field_at(pointer, grid)
+            if field_at == name:
+                yield where + _inside(pointer, name), message
+            elif field_at is None and (pointer, message) not in everywhere:
+                yield where, f"{message} (at /base{pointer})"
+
+
+def _common(many: Iterable[list[Problem]]) -> list[Problem]:
+    """The problems that all lists have, in the order of the first."""
+    first, *others = many
+    return [p for p in first if all(p in other for other in others)]
+
+
+class _Tried:
+    """Combinations of a grid that were tried, each once and no more than a check can wait for.
+
+    Parameters
+    ----------
+    grid : Grid
+    problems : callable
+        What is wrong with a plan request.
+    """
+
+    def __init__(self, grid: Grid, problems: Callable[[Any], list[Problem]]) -> None:
+        self.grid, self.problems, self.left = grid, problems, MOST_TRIES
+        self._known: dict[tuple[int, ...], list[Problem]] = {}
+
+    def always(self, name: str, place: int) -> list[Problem]:
+        """What is wrong with every combination that has a value of a field."""
+        chosen = [0] * len(self.grid.values)
+        at = list(self.grid.values).index(name)
+        chosen[at] = place
+        found = self._of(tuple(chosen))
+        for places in self._others(chosen, at):
+            if not found or (self.left <= 0 and places not in self._known):
+                break
+            self.left -= places not in self._known
+            found = _common((found, self._of(places)))
+        return found
+
+    def _of(self, places: tuple[int, ...]) -> list[Problem]:
+        if places not in self._known:
+            combination = {name: values[i] for (name, values), i in
+                           zip(self.grid.values.items(), places, strict=True)}
+            self._known[places] = self.problems(self.grid.document(combination))
+        return self._known[places]
+
+    def _others(self, chosen: list[int], at: int) -> Iterator[tuple[int, ...]]:
+        """Other combinations with a value: one field changed at a time, then of all fields."""
+        sizes = [len(values) for values in self.grid.values.values()]
+        for field_at, size in enumerate(sizes):
+            if field_at != at:
+                for i in range(1, size):
+                    yield (*chosen[:field_at], i, *chosen[field_at + 1:])
+        draw = random.Random(0)
+        for cell in draw.sample(range(self.grid.cells), min(self.grid.cells, MOST_DRAWN)):
+            places = []
+            for size in reversed(sizes):
+                cell, i = divmod(cell, size)
+                places.append(i)
+            places.reverse()
+            places[at] = chosen[at]
+            yield tuple(places)
 
 
 def _problems(document: Any, catalog: Catalog, saved: Lookup, traces: Lookup
-              ) -> list[tuple[str, str]]:
+              ) -> list[Problem]:
     """What is wrong with a plan request by itself."""
     try:
         request = parse_plan(document, saved, traces)

@@ -8,19 +8,21 @@ import json
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import numpy as np
 
 from planner.errors import InvalidValue
-from planner.traces.columns import FIELDS, MILLISECONDS, Columns, find_columns
+from planner.traces.columns import FIELDS, Columns, find_columns
 from planner.traces.stream import Readable, ReadLimits, TraceTooLarge, lines
 from planner.traces.trace import Trace, trace_of
 from planner.units import MS_PER_S
 
 MAX_TOKENS = 10_000_000
 TIME_UNITS = ("s", "ms")
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds"}
 SPARE_LINES = 1000  # beyond the limit of rows: the header, blank lines, line ends inside quotes
 Row = Sequence[Any]
 
@@ -44,7 +46,8 @@ def read_trace(stream: Readable, limits: ReadLimits | None = None, skip_empty: b
     skip_empty : bool
         Leave out rows with 0 prompt or output tokens (requests that failed) instead of refusing.
     time_unit : str, optional
-        ``s`` or ``ms`` of numeric times; by default what the format uses, seconds for most.
+        ``s`` or ``ms`` of numeric times; by default what the name of the time column says, or else
+        what the format uses, seconds for most.
 
     Raises
     ------
@@ -97,7 +100,9 @@ def _open(text: Iterator[str]) -> tuple[Columns, Iterator[Row]]:
     if first.lstrip().startswith("{"):
         return _json_lines(first, text)
     separator = next((s for s in (",", "\t", ";") if s in first), ",")
-    rows = csv.reader(itertools.chain([first], text), delimiter=separator)
+    # With their ends, so that a line end inside quotes stays part of its field.
+    ended = (f"{line}\n" for line in itertools.chain([first], text))
+    rows = csv.reader(ended, delimiter=separator, strict=True)
     header = [name.strip() for name in _next_row(rows)]
     return find_columns(header), _csv_rows(rows, len(header))
 
@@ -144,16 +149,30 @@ def _json_lines(first: str, text: Iterator[str]) -> tuple[Columns, Iterator[Row]
                     _refuse(number, field, f"has no {key!r}")
             yield [found[key] for key in keys]
 
-    return Columns((0, 1, 2), keys, columns.format), rows()
+    return replace(columns, index=(0, 1, 2)), rows()
 
 
 def _json_object(line: str, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=_once_each)
+    except _Repeated as error:
+        _refuse(number, "", f"has the key {_shown(error.args[0])} twice")
     except (ValueError, RecursionError):
         _refuse(number, "", "is not JSON")
     if not isinstance(found, dict):
         _refuse(number, "", "is not a JSON object")
+    return found
+
+
+class _Repeated(Exception):
+    """A key that one JSON object has twice."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Repeated(next(name for name in names if names.count(name) > 1))
     return found
 
 
@@ -163,7 +182,7 @@ class _Reader:
     def __init__(self, columns: Columns, limits: ReadLimits, skip_empty: bool,
                  time_unit: str | None) -> None:
         self.columns, self.limits, self.skip_empty = columns, limits, skip_empty
-        self.unit = time_unit or ("ms" if columns.format in MILLISECONDS else "s")
+        self.unit = time_unit or columns.time_unit
         self.times, self.prompts, self.outputs = array("d"), array("d"), array("d")
         self.skipped = 0
 
@@ -190,11 +209,13 @@ class _Reader:
                 raise TraceTooLarge(f"the trace has more than {self.limits.rows:,} rows")
             if seconds is None:
                 seconds = _clock(row[at])
+                self.unit = "s" if seconds is _iso_s else self.unit
             try:
                 time = seconds(row[at])
             except (ValueError, TypeError, OverflowError, OSError):
                 _refuse(number, "timestamp", f"has the {self.columns.names[0]} {_shown(row[at])}; "
-                        "allowed are seconds from 0, or ISO 8601 times, one kind in all rows")
+                        f"allowed are {_UNIT_NAMES[self.unit]} from 0, or ISO 8601 times, one kind "
+                        "in all rows")
             if time < last:
                 _refuse(number, "timestamp", "comes before the row above it "
                         f"({_shown(row[at])}); sort the trace by time")
@@ -209,16 +230,15 @@ class _Reader:
 
     def _tokens(self, value: Any, number: int, field: int) -> float:
         try:
-            if isinstance(value, bool):
-                raise ValueError
-            tokens = float(value)
+            tokens = _number(value)
         except (ValueError, TypeError, OverflowError):
             tokens = math.nan
         if 1.0 <= tokens <= MAX_TOKENS and tokens == int(tokens):
             return tokens
         if tokens == 0.0 and self.skip_empty:
             return 0.0
-        hint = ("; skip_empty=true leaves out such rows, which are requests that failed"
+        hint = ("; skip_empty=true (of a command: --skip-empty) leaves out such rows, which are "
+                "requests that failed"
                 if tokens == 0.0 else "")
         _refuse(number, FIELDS[field],
                 f"has {self.columns.names[field]} {_shown(value)}; allowed are whole numbers from "
@@ -228,16 +248,22 @@ class _Reader:
 def _clock(first: Any) -> Callable[[Any], float]:
     """How to read the times of a trace, by its first."""
     try:
-        float(first)
+        _number(first)
     except (ValueError, TypeError):
         return _iso_s
     return _number_s
 
 
-def _number_s(value: Any) -> float:
-    if isinstance(value, bool):
+def _number(value: Any) -> float:
+    """A number as CSV and JSON write it: no ``1_000`` and no digits of other scripts."""
+    if isinstance(value, bool) or (isinstance(value, str) and ("_" in value
+                                                               or not value.isascii())):
         raise ValueError
-    number = float(value)
+    return float(value)
+
+
+def _number_s(value: Any) -> float:
+    number = _number(value)
     if not 0.0 <= number < 1e15:
         raise ValueError
     return number

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InvalidValue
+from planner.wording import in_full
 
 Array = NDArray[np.float64]
 LEAST_REQUESTS = 3
@@ -55,8 +56,9 @@ class Trace:
         first, last = np.searchsorted(self.arrived_at_s, [start_s, end_s])
         if last - first < LEAST_REQUESTS:
             raise InvalidValue(
-                f"only {max(last - first, 0)} requests of the trace arrive between {start_s:g} and "
-                f"{end_s:g} s; it lasts {self.span_s:g} s and at least {LEAST_REQUESTS} are needed",
+                f"only {max(last - first, 0)} requests of the trace arrive between "
+                f"{in_full(start_s)} and {in_full(end_s)} s; it lasts {in_full(self.span_s)} s and "
+                f"at least {LEAST_REQUESTS} are needed",
                 "/start_s")
         part = slice(int(first), int(last))
         return replace(self, arrived_at_s=self.arrived_at_s[part] - start_s,

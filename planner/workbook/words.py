@@ -14,12 +14,13 @@ SETUPS = {"static": "Static batches", "colocated": "Colocated", "chunked": "Chun
           "disaggregated": "Disaggregated"}
 LIMITS = {"ttft": "time to first token", "tpot": "time per output token",
           "itl": "gap between tokens", "e2e": "time of the whole request",
-          "memory": "memory for the KV cache", "throughput": "throughput",
-          "kv_transfer": "network cards"}
+          "memory": "memory for the KV cache", "token_budget": "token budget",
+          "throughput": "throughput", "kv_transfer": "network cards"}
 SHORT = {"ttft": "TTFT", "tpot": "TPOT", "itl": "gap between tokens", "e2e": "whole request"}
 ROLES = {"serve": "serve", "prefill": "prefill", "decode": "decode"}
 REASONS = {
     "memory": "Does not fit in GPU memory",
+    "token_budget": "Token budget too small for a chunk of a prompt",
     "ttft_at_zero_load": "First token too late even with no other request",
     "tpot_at_batch_one": "Tokens too slow even with one request at a time",
     "itl_at_batch_one": "Gap between tokens too long even with one request at a time",

@@ -73,3 +73,13 @@ def test_a_reader_that_goes_away_ends_a_command_quietly() -> None:
                           env={"CODE": code, "PATH": "/usr/bin:/bin"}, capture_output=True,
                           timeout=120, check=True)
     assert (said.stdout, said.stderr) == (b"x" * 100 + b"\n", b"")
+
+
+def test_numbers_in_a_refusal_are_in_full(client: FlaskClient) -> None:
+    answer = client.post("/api/v1/plans", json={
+        "model": "llama-3.1-8b", "slo": {"ttft_ms": 1000},
+        "workload": {"requests_per_second": 1_000_000_001, "prompt_tokens": 1_000_001.5,
+                     "output_tokens": 5}})
+    messages = " ".join(e["message"] for e in answer.json["errors"])
+    assert "at most 1000000000, not 1000000001" in messages
+    assert "e+0" not in messages

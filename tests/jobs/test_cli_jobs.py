@@ -136,6 +136,22 @@ def test_simulate_a_plan_on_a_trace_of_ones_own(run: Any, tmp_path: Path) -> Non
     assert "2,000 requests at 5.524 requests/s in" in result.stdout, result.output
 
 
+def test_simulate_leaves_out_requests_that_failed(run: Any, tmp_path: Path) -> None:
+    trace = tmp_path / "failed.csv"
+    trace.write_text("timestamp,prompt_tokens,output_tokens\n" + "".join(
+        f"{i},200,{20 if i % 5 else 0}\n" for i in range(50)))
+    body = {k: v for k, v in FLEET.items() if k not in ("requests", "workload")}
+    refused = run("simulate", write(tmp_path, body), "--trace", trace)
+    assert refused.exit_code != 0
+    assert "--skip-empty" in refused.output
+    result = run("simulate", write(tmp_path, body), "--trace", trace, "--skip-empty", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["requests"] == 40
+    alone = run("simulate", write(tmp_path, FLEET), "--skip-empty")
+    assert alone.exit_code == 2
+    assert "goes with --trace" in alone.output
+
+
 def test_simulate_refusals(run: Any, tmp_path: Path) -> None:
     result = run("simulate", write(tmp_path, {"plan": "nothing"}))
     assert (result.exit_code, "/plan" in result.stderr) == (2, True)

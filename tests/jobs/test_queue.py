@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -15,7 +19,10 @@ from models import JobRow, SweepPartRow
 from models.base import utc_now
 from planner.extensions import db
 from planner.jobs import queue
+from planner.jobs.run import MOST_DEATHS, JobFailed, Run
+from planner.jobs.signals import FolderSignals
 
+ROOT = Path(__file__).resolve().parents[2]
 STALE_S = 30.0
 
 
@@ -103,7 +110,48 @@ def test_a_job_that_kills_its_process_is_given_up(engine: Engine) -> None:
     assert claim(engine, "another") is None
     found = job(engine, job_id)
     assert found.status == "failed"
-    assert "died 4 times" in (found.error or "")
+    assert found.error == ("given up: the service that worked on it died 4 times, "
+                           "which is the most")
+
+
+class Deadly:
+    """An executor whose every task takes its process with it."""
+
+    workers, started = 1, 0
+
+    def submit(self, task: Any, *arguments: Any) -> Future[Any]:
+        self.started += 1
+        future: Future[Any] = Future()
+        future.set_exception(BrokenProcessPool())
+        return future
+
+    def signals(self) -> FolderSignals:
+        return FolderSignals()
+
+    def recover(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_task_that_kills_its_worker_fails_its_job(engine: Engine, alone: bool) -> None:
+    (job_id,) = add(engine)
+    claim(engine, "a")
+    deadly = Deadly()
+    working = Run(engine, deadly, job_id, "a", {})
+    with pytest.raises(JobFailed, match=r"worker process of one task died 3 times, which is the m"):
+        _ = working.alone(print) if alone else list(working.gather([1], lambda _: (print, ())))
+    assert deadly.started == MOST_DEATHS
+    working.close()
+
+
+def test_the_documents_say_both_limits() -> None:
+    text = " ".join((ROOT / "docs" / "long_work.md").read_text().split())
+    ordinals = {3: "third", 4: "fourth"}
+    assert f"the {ordinals[queue.MOST_ATTEMPTS]} death of the service that works on it" in text
+    assert f"the {ordinals[MOST_DEATHS]} of the worker process of one task" in text
 
 
 def test_putting_back_is_no_attempt(engine: Engine) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 
 from models import JobRow, SweepPartRow
 from planner.api.background import runner, stop_jobs
+from planner.api.validation import InvalidDocument
 from planner.extensions import db
 from planner.jobs import queue
 from planner.jobs.handlers import work_on_sweep
@@ -173,6 +174,64 @@ def test_bad_grids(web: FlaskClient, base: Any, grid: Any, pointer: str) -> None
     answer = post(web, {**BASE, **base}, grid)
     assert answer.status_code == 422, answer.text
     assert pointer in [e["pointer"] for e in answer.json["errors"]]
+
+
+MEAN, P95 = "workload.prompt_tokens.mean", "workload.prompt_tokens.p95"
+LENGTHS = {"workload": {**BASE["workload"], "prompt_tokens": {"mean": 500, "p95": 3000}}}
+"""No log-normal has a 95th percentile of six times its mean."""
+ANY_SETUP = {"model": "llama-3.1-8b", "gpus": ["h100-sxm-80gb"], "limits": {}}
+ALONE = [
+    (LENGTHS, {MEAN: [500, 1000]}, {"/grid/workload.prompt_tokens.mean/0"}),
+    (LENGTHS, {MEAN: [1000, 500, 600]}, {"/grid/workload.prompt_tokens.mean/1",
+                                         "/grid/workload.prompt_tokens.mean/2"}),
+    (LENGTHS, {"workload.requests_per_second": [1, 2]}, {"/base/workload/prompt_tokens/p95"}),
+    ({}, {MEAN: [500], P95: [3000]}, {"/grid/workload.prompt_tokens.p95/0"}),
+    ({}, {MEAN: [500, -1], P95: [1500, "x"]},
+     {"/grid/workload.prompt_tokens.mean/1", "/grid/workload.prompt_tokens.p95/1"}),
+    ({"setups": ["static"]}, {"limits.token_budgets": [[512], [2048]]},
+     {"/grid/limits.token_budgets/0", "/grid/limits.token_budgets/1"}),
+    ({"colour": 1}, {"workload.requests_per_second": [0, 1]},
+     {"/base/colour", "/grid/workload.requests_per_second/0"}),
+]
+
+
+@pytest.mark.parametrize(("base", "grid", "pointers"), ALONE)
+def test_a_value_that_is_wrong_in_every_combination(
+        web: FlaskClient, base: Any, grid: Any, pointers: set[str]) -> None:
+    answer = post(web, {**BASE, **ANY_SETUP, **base}, grid)
+    assert answer.status_code == 422, answer.text
+    assert {e["pointer"] for e in answer.json["errors"]} == pointers
+
+
+@pytest.mark.parametrize(("grid", "statuses"), [
+    ({MEAN: [500, 1000], P95: [1500, 3000]}, ["planned", "refused", "planned", "planned"]),
+    ({P95: [3000, 1500], MEAN: [500, 1000]}, ["refused", "planned", "planned", "planned"]),
+    ({"setups": [["static"], ["chunked"]], "limits.token_budgets": [[512], [2048]]},
+     ["refused", "refused", "planned", "planned"]),
+])
+def test_what_only_a_combination_breaks_is_a_row(web: FlaskClient, grid: Any,
+                                                 statuses: list[str]) -> None:
+    base = {**BASE, **ANY_SETUP, "workload": {**BASE["workload"], "prompt_tokens": {"mean": 500}}}
+    answer = post(web, base, grid)
+    assert answer.status_code == 202, answer.text
+    ended(web, answer.json["id"])
+    body = web.get(f"{SWEEPS}/{answer.json['id']}").json
+    rows = [dict(zip(body["columns"], row, strict=True)) for row in body["rows"]]
+    assert [r["status"] for r in rows] == statuses
+    assert all(r["detail"] for r in rows if r["status"] == "refused")
+
+
+def test_checking_a_large_grid_of_bad_values_ends() -> None:
+    from planner.catalog.shipped import shipped_catalog
+    from planner.sweeps.grid import MAX_ERRORS, checked_grid
+
+    began = time.process_time()
+    values = {"workload.requests_per_second": [-i for i in range(900)], "slo.ttft_ms":
+              list(range(1, 1001)), "model": ["llama-3.1-8b", "qwen3-32b"]}
+    with pytest.raises(InvalidDocument) as found:
+        checked_grid({**BASE}, values, shipped_catalog(), 10**8)
+    assert len(found.value.errors) == MAX_ERRORS
+    assert time.process_time() - began < 30
 
 
 def test_a_cell_that_cannot_be_planned_is_a_row(web: FlaskClient) -> None:

@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from models import PlanRow
 from planner.api.background import stop_jobs
 from planner.api.simulations import EXAMPLE
+from planner.errors import InvalidValue
 from planner.extensions import db
 from planner.warm_up import warm_up
 
@@ -215,6 +216,11 @@ BAD = [
     (replayed(trace="nothing"), "/trace"),
     ({**FLEET, "start_s": 5}, "/start_s"), ({**FLEET, "end_s": 5}, "/end_s"),
     ({**FLEET, "warmup_share": 1}, "/warmup_share"),
+    ({**FLEET, "requests": 10, "warmup_share": 0.99}, "/warmup_share"),
+    ({**FLEET, "workload": {**FLEET["workload"], "requests_per_second": 1e-300}},
+     "/workload/requests_per_second"),
+    ({**FLEET, "workload": {**FLEET["workload"], "requests_per_second": 1e-300},
+      "rate_scale": 1e-300}, "/workload/requests_per_second"),
     (fleet(pools=[]), "/fleet/pools"), (fleet(pools=[POOL, POOL]), "/fleet/pools"),
     (fleet(setup="disaggregated"), "/fleet/pools"),
     (fleet(pools=[{**POOL, "role": "decode"}]), "/fleet/pools"),
@@ -284,6 +290,35 @@ def test_a_slice_of_almost_nothing(web: FlaskClient, plan: dict[str, Any], trace
         assert [e["pointer"] for e in answer.json["errors"]] == ["/start_s"]
         assert "at least 3 are needed" in answer.json["detail"]
     assert not [e for e in web.get(PATH).json["items"] if e["status"] == "failed"]
+
+
+@pytest.mark.parametrize(("given", "pointer"), [
+    ({"warmup_share": 0.999}, "/warmup_share"), ({"rate_scale": 1e-300}, "/rate_scale"),
+    ({"start_s": 10, "end_s": 11, "warmup_share": 0.9}, "/warmup_share")])
+def test_a_trace_of_which_nothing_would_be_seen(web: FlaskClient, trace: str,
+                                                given: dict[str, float], pointer: str) -> None:
+    body = {k: FLEET[k] for k in ("fleet", "slo")} | {"trace": trace} | given
+    answer = web.post(PATH, json=body)
+    assert answer.status_code == 422, answer.text
+    assert [e["pointer"] for e in answer.json["errors"]] == [pointer]
+
+
+def test_the_longest_span_keeps_the_clock() -> None:
+    from planner.simulations.requests import MAX_SPAN_S, check_extent
+
+    assert MAX_SPAN_S + 1e-5 > MAX_SPAN_S
+    check_extent(10, MAX_SPAN_S, 0.8, "")
+    with pytest.raises(InvalidValue, match="of 10 requests 1 would count"):
+        check_extent(10, 1.0, 0.9, "")
+
+
+def test_a_rate_of_almost_nothing_still_takes_time(web: FlaskClient) -> None:
+    """An idle fleet: as fast at a request a month as at one an hour."""
+    seen = [simulated(web, {**FLEET, "requests": 100, "workload": {
+        **FLEET["workload"], "requests_per_second": rate}})["observed"] for rate in (3e-4, 1e-7)]
+    for metric in ("ttft_ms", "tpot_ms"):
+        assert seen[1][metric]["mean"] > 0.1
+        assert seen[1][metric]["mean"] == pytest.approx(seen[0][metric]["mean"], rel=0.05)
 
 
 def test_a_context_beyond_the_model(web: FlaskClient) -> None:

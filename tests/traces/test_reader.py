@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import zlib
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from planner.traces.stream import ReadLimits, TraceTooLarge
 from planner.traces.trace import Trace
 
 HEADER = "timestamp,prompt_tokens,output_tokens\n"
+JSON_ROW = '{"timestamp": 0, "input_length": 1, "output_length": 1}\n'
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "traces"
 
 
@@ -93,6 +95,48 @@ def test_time_units_and_failed_requests() -> None:
     assert read(FORMATS["plain"], time_unit="ms").span_s == pytest.approx(0.003)
 
 
+@pytest.mark.parametrize(("header", "unit", "form"), [
+    ("arrived_at_s,input_length,output_length", "s", "plain"),
+    ("timestamp_s,input_length,output_length", "s", "mooncake"),
+    ("timestamp,input_length,output_length", "ms", "mooncake"),
+    ("timestamp,input_length,output_tokens", "s", "plain"),
+    ("arrived_at,input_length,output_length", "s", "plain"),
+    ("arrived_at_ms,prompt_tokens,output_tokens", "ms", "plain"),
+    ("Timestamp [ms],ContextTokens,GeneratedTokens", "ms", "azure"),
+    ("Arrival time in milliseconds,num_prefill_tokens,num_decode_tokens", "ms", "vidur"),
+    ("Timestamp (seconds),Request tokens,Response tokens", "s", "burstgpt"),
+])
+def test_the_name_of_the_time_column_says_the_unit(header: str, unit: str, form: str) -> None:
+    trace = read(header + "\n0,10,10\n1,10,10\n10,10,10\n")
+    assert trace.span_s == pytest.approx({"s": 10, "ms": 0.01}[unit])
+    assert trace.format == form
+    names = header.split(",")
+    rows = "".join(json.dumps(dict(zip(names, (t, 10, 10), strict=True))) + "\n"
+                   for t in (0, 1, 10))
+    assert read(rows).span_s == trace.span_s
+    other = {"s": "ms", "ms": "s"}[unit]
+    asked = read(header + "\n0,10,10\n1,10,10\n10,10,10\n", time_unit=other)
+    assert asked.span_s == pytest.approx({"s": 10, "ms": 0.01}[other]), "who asks knows better"
+
+
+def test_iso_times_have_no_unit() -> None:
+    rows = "".join(f"2024-01-01T00:00:{s:02},10,10\n" for s in (0, 1, 10))
+    for header in ("timestamp,input_length,output_length",
+                   "arrived_at_ms,input_tokens,output_length"):
+        assert read(header + "\n" + rows).span_s == 10
+    assert read("timestamp,input_length,output_length\n" + rows, time_unit="ms").span_s == 10
+
+
+def test_other_units_and_units_of_tokens_are_no_column_of_ours() -> None:
+    for name in ("timestamp_us", "timestamp_ns", "timestamp_min"):
+        with pytest.raises(BadTrace, match="no column 'timestamp'"):
+            read(f"{name},prompt_tokens,output_tokens\n0,1,1\n")
+    with pytest.raises(BadTrace, match="no column 'prompt_tokens'"):
+        read("timestamp,prompt_tokens_s,output_tokens\n0,1,1\n")
+    with pytest.raises(BadTrace, match="could both be timestamp"):
+        read("timestamp_s,timestamp_ms,prompt_tokens,output_tokens\n0,0,1,1\n")
+
+
 BAD = {
     "empty": ("", "is empty"),
     "blank": ("\n\n", "is empty"),
@@ -125,6 +169,23 @@ BAD = {
     "an array": ("[1, 2]\n", "no column"),
     "half of a gzip": (gzip.compress(FORMATS["plain"].encode())[:-12], "ends in the middle"),
     "gzip of noise": (b"\x1f\x8b" + b"noise" * 9, "gzip data is broken"),
+    "a line end in a number": (HEADER + '1,1,1\n2,"1\n2",10\n', r"row 2 has prompt_tokens '1\\n2'"),
+    "a line end in a time": (HEADER + '"1\r\n2",12,10\n', r"row 1 has the timestamp '1\\n2'"),
+    "text after a quote": (HEADER + '1,1,1\n2,"10"0,10\n', "row 2 is not CSV.*expected after"),
+    "an open quote": (HEADER + '1,1,1\n2,1,"10\n3,1,1\n', "row 2 is not CSV.*end of data"),
+    "an open quote, no line end": (HEADER + '1,1,"10', "row 1 is not CSV.*end of data"),
+    "an open quote in the header": ('timestamp,prompt_tokens,"output_tokens\n1,1,1\n',
+                                    "the header is not CSV"),
+    "underscores": (HEADER + "1,1_000,1\n", "row 1 has prompt_tokens '1_000'"),
+    "underscores in a time": (HEADER + "1,1,1\n1_0,1,1\n", "row 2 has the timestamp '1_0'"),
+    "underscores in the first time": (HEADER + "1_0,1,1\n", "row 1 has the timestamp '1_0'"),
+    "other digits": (HEADER + "1,\u0661\u0662,1\n", "row 1 has prompt_tokens"),
+    "doubled key": (JSON_ROW + '{"timestamp": 1, "input_length": 1, "input_length": 2, '
+                    '"output_length": 1}\n', "row 2 has the key 'input_length' twice"),
+    "doubled key in the first row": ('{"timestamp": 0, "timestamp": 9, "input_length": 1, '
+                                     '"output_length": 1}\n', "row 1 has the key 'timestamp'"),
+    "doubled key inside": (JSON_ROW[:-2] + ', "x": {"a": 1, "a": 2}}\n', "row 1 has the key 'a'"),
+    "underscores in json": (JSON_ROW.replace('h": 1', 'h": "1_0"'), "row 1 has input_length '1_0'"),
     "a nul": (HEADER + "1,\x00,1\n", "row 1 "),
 }
 
@@ -134,6 +195,12 @@ def test_bad_traces(name: str) -> None:
     text, message = BAD[name]
     with pytest.raises(BadTrace, match=message):
         read(text)
+
+
+def test_quotes_that_are_closed_may_hold_anything() -> None:
+    text = ('note,timestamp,prompt_tokens,output_tokens\n"a\nb",0,1,1\n"say ""x"", y",1,"2",1\n'
+            ',2,3,1\n')
+    assert read(text).prompt_tokens.tolist() == [1, 2, 3]
 
 
 def test_the_pointer_names_row_and_column() -> None:
