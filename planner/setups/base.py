@@ -283,8 +283,12 @@ def figures(mean: float, levels: tuple[float, ...], values: list[float]) -> dict
 
     Each is found to a share of itself alone, so none may be below the one of a lower level.
     """
-    rising = accumulate(values, max)
-    return {"mean": mean, **{f"p{p:g}": v for p, v in zip(levels, rising, strict=True)}}
+    return labelled(mean, levels, list(accumulate(values, max)))
+
+
+def labelled(mean: float, levels: tuple[float, ...], values: list[float]) -> dict[str, float]:
+    """The same of values that need not rise, as TPOT of longer and longer answers."""
+    return {"mean": mean, **{f"p{p:g}": v for p, v in zip(levels, values, strict=True)}}
 
 
 def between_tokens(figure: dict[str, float], workload: Workload) -> dict[str, float]:
@@ -351,9 +355,8 @@ def e2e_figures(ttft: dict[str, float], tpot: dict[str, float], workload: Worklo
         [s] as of :func:`parts_of`; TPOT of answers of the mean length (``mean``) and of each
         percentile of the lengths.
     """
-    output = workload.output
-    result = {"mean": ttft["mean"] + tpot["mean"] * max(output.mean - 1.0, 0.0)}
-    for key in levels_of(ttft):
-        tokens = output.quantile(float(key[1:]) / 100.0)
-        result[key] = ttft[key] + tpot[key] * max(tokens - 1.0, 0.0)
-    return result
+    output, levels = workload.output, tuple(float(key[1:]) for key in levels_of(ttft))
+    gaps = [max(output.quantile(p / 100.0) - 1.0, 0.0) for p in levels]
+    mean = ttft["mean"] + tpot["mean"] * max(output.mean - 1.0, 0.0)
+    return figures(mean, levels, [ttft[key] + tpot[key] * count for key, count in zip(
+        levels_of(ttft), gaps, strict=True)])

@@ -40,6 +40,7 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     highest_held,
+    labelled,
     parts_of,
     shown,
     with_parts,
@@ -337,7 +338,7 @@ class Continuous(ABC):
         """TPOT [s] of answers as long as the mean, and as each percentile of their length."""
         parts = tuple(map(self.workload.token_percentile, levels))
         values = chain.tpot_percentiles(cap, parts, self.drafts.at(levels))
-        return figures(chain.mean_tpot(cap, self.drafts.mean), levels, values)
+        return labelled(chain.mean_tpot(cap, self.drafts.mean), levels, values)
 
 
 def outputs_of(drafts: Drafts) -> Outputs:

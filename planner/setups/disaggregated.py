@@ -38,6 +38,7 @@ from planner.setups.base import (
     between_tokens,
     e2e_figures,
     figures,
+    labelled,
     levels_of,
     parts_of,
     shown,
@@ -403,4 +404,4 @@ class Pair:
         if drafts.speculative is None:
             return figures(chain.mean_tpot(cap), levels, chain.tpot_percentiles(cap, parts))
         values = chain.tpot_percentiles(cap, parts, drafts.at(levels))
-        return figures(chain.mean_tpot(cap, drafts.mean), levels, values)
+        return labelled(chain.mean_tpot(cap, drafts.mean), levels, values)

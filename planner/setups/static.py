@@ -35,6 +35,7 @@ from planner.setups.base import (
     e2e_figures,
     figures,
     highest_held,
+    labelled,
     parts_of,
     shown,
     with_parts,
@@ -229,7 +230,7 @@ class Static:
                            law.tpot_percentiles([p / 100.0 for p in parts], own))
         values = [law.tpot_percentiles([p / 100.0], paces)[0]
                   for p, paces in zip(parts, self.drafts.at(levels).paces, strict=True)]
-        return figures(law.mean_tpot_s(self.drafts.mean.paces), levels, values)
+        return labelled(law.mean_tpot_s(self.drafts.mean.paces), levels, values)
 
     def _law(self, rate_per_s: float, cv2: float, cap: int) -> Batches | None:
         """The batches of one data-parallel rank; None when it cannot keep up."""

@@ -267,7 +267,7 @@ def test_nothing_between_tokens_with_drafts_is_far_too_low(case):
 
 
 @pytest.mark.parametrize(("figure", "most"), [
-    ("tpot_mean", 0.03), ("tpot_p50", 0.05), ("tpot_p90", 0.05), ("tpot_p99", 0.12),
+    ("tpot_mean", 0.03), ("tpot_p50", 0.05), ("tpot_p90", 0.05), ("tpot_p99", 0.13),
     ("itl_mean", 0.03), ("itl_p50", 0.03), ("itl_p90", 0.09)])
 def test_median_error_with_drafts(figure, most):
     assert median(abs(drafted_errors(case)[figure]) for case in DRAFTED) <= most
