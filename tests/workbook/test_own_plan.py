@@ -109,9 +109,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "precisions": [{"weights": "fp8", "kv": "fp8"}]},
     "thousands of replicas": {
         "model": "dbrx", "gpus": ["a10g"], "setups": ["colocated"],
-        "workload": {"requests_per_second": 266, "prompt_tokens": {"mean": 182, "p95": 225},
+        "workload": {"requests_per_second": 800, "prompt_tokens": {"mean": 182, "p95": 225},
                      "output_tokens": 761, "arrival_cv": 0.8, "prefix_cache_hit_rate": 0.2},
-        "slo": {"ttft_ms": 288, "tpot_ms": 58, "itl_ms": 102, "percentile": 99},
+        "slo": {"ttft_ms": 600, "tpot_ms": 100, "itl_ms": 200, "percentile": 99},
         "limits": {"max_gpus": 1_000_000, "target_utilization": 0.96}},
     # The simulation adds a replica to those that the formulas find.
     "more replicas by simulation": {
