@@ -466,9 +466,7 @@ class Chain:
     def parted_percentiles(self, cap: int, percentiles: tuple[float, ...], gaps: Gaps
                            ) -> list[float]:
         """The same of answers in equal parts, of which each has a law of ``gaps``; without luck."""
-        if self.added is None:
-            return self._plain_percentiles(cap, percentiles, gaps)
-        a = self.added
+        a = self._added()
         found = parted_percentiles(
             _shares(percentiles), self._tokens(cap), a.step_s, a.columns, a.before_s, a.most_s,
             a.least_s * a.stages, a.bursts_per_s, a.behind, gaps.rows, CLOSE, SECANTS)
